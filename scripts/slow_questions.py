@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""A guided search for questions that take long: it changes what was slow, and keeps what is slower.
+"""A guided search for slow requests: it mutates slow ones, and retains those that are slower.
 
     scripts/slow_questions.py RESHARD [--seconds 60] [--seed 1] [--over 1.0] [--kinds plan,propagate,check] [--known FILE]
 
-RESHARD is the program, of a release build. Questions go to its batches, at most 131,072 ranks, and what counts is the time of
-the processor, not the clock. Prints how many were asked, and each that took longer than OVER seconds, the slowest first, as a line
-`KIND SECONDS ANSWERED JSON`. FILE holds such lines: they are asked first, and searched from. It judges nothing.
+RESHARD is the program, of a release build. Requests go to its batches, with at most 131,072 ranks. Time is
+processor time, not wall-clock time. It prints the number of requests, and each that took longer than OVER
+seconds, the slowest first, as a line `KIND SECONDS ANSWERED JSON`. FILE holds such lines: they are run first,
+and are the start of the search. It judges nothing.
 """
 import argparse
 import json
@@ -19,9 +20,9 @@ import time
 
 MOST_RANKS = 131_072
 KEPT = 40
-"""Of each kind, the slowest that are changed further."""
+"""The number of slowest requests of each kind that are mutated further."""
 LONGEST = 40
-"""Seconds after which a question is given up."""
+"""The timeout of a request in seconds."""
 PRIMES = [2, 3, 5, 7, 11, 13, 17, 31, 97]
 AXES = "abcdefghijklmnop"
 CALLS = {
@@ -45,7 +46,7 @@ CALLS = {
 
 
 class Batch:
-    """One `reshard KIND --batch`, and what it has used of a processor."""
+    """One `reshard KIND --batch` process, and its used processor time."""
 
     def __init__(self, program: str, kind: str):
         self.command = [program, kind, "--batch"]
@@ -65,7 +66,7 @@ class Batch:
             return int(file.read().split()[0]) / 1e9
 
     def ask(self, line: str) -> tuple[float, str]:
-        """Seconds of the processor, and what became of it."""
+        """Runs a request; returns its processor seconds and its outcome."""
         child = self.child or self.start()
         before = self.used()
         child.stdin.write(line.encode() + b"\n")
@@ -91,7 +92,7 @@ class Batch:
 
 
 class Maker:
-    """Questions as trees of numbers and choices, so that a part can be changed."""
+    """Requests as trees of numbers and choices, so that a part can be mutated."""
 
     def __init__(self, r: random.Random):
         self.r = r
@@ -123,8 +124,8 @@ class Maker:
                 {"max_peak_bytes": 2 ** r.randint(4, 30)}, {"objective": "peak"}, {"to_mesh": None}, {"types": True},
             ])
         if kind == "propagate":
-            return r.choice(shared + [{"advise": r.randint(1, 20)}, {"explicit": True}, {"out": "same"}])
-        return r.choice(shared[:1] + [{"explicit": "free-moves"}])
+            return r.choice(shared + [{"top": r.randint(1, 20)}, {"explicit": True}, {"out": "same"}])
+        return r.choice(shared[:1] + [{"explicit": "local-only"}])
 
     def question(self, kind: str) -> dict:
         r = self.r
@@ -154,7 +155,7 @@ class Maker:
                     gene["mesh"][i] = r.choice([gene["mesh"][i] * 2, max(1, gene["mesh"][i] // 2), r.choice(PRIMES), gene["mesh"][i] + 1])
                     gene["mesh"] = fitted(gene["mesh"])
                 case 1:
-                    # An axis more or less, with its placements.
+                    # Add or remove an axis, with its placements.
                     more, at = axes < len(AXES) and r.random() < 0.6, r.randrange(axes)
                     if not more and axes == 1:
                         continue
@@ -190,7 +191,7 @@ class Maker:
 
 
 def fitted(sizes: list[int]) -> list[int]:
-    """Axes of at most so many ranks."""
+    """Shrinks axes until they have at most `MOST_RANKS` ranks."""
     sizes = sizes[: len(AXES)]
     while math.prod(sizes) > MOST_RANKS:
         i = sizes.index(max(sizes))
@@ -256,7 +257,7 @@ def main() -> None:
         line = json.dumps(request(gene))
         took, became = batches[kind].ask(line)
         if took > given.over / 2 and batches[kind].child:
-            # What else the machine does costs a processor, too.
+            # Measure again: other processes on the machine affect processor time, too.
             took = min(took, batches[kind].ask(line)[0])
         counts[kind][0] += 1
         counts[kind][1] += became == "answered"

@@ -1,4 +1,4 @@
-"""How long what frameworks call often takes from Python: the least of many rounds, in microseconds.
+"""The duration of calls that frameworks make often, from Python: the minimum of many rounds, in microseconds.
 
     python python/benches/speed.py
 """
@@ -11,12 +11,12 @@ import reshard
 
 
 def least_us(what: object, number: int = 2_000) -> float:
-    """The least time of one call, of 15 rounds."""
+    """Returns the minimum duration of one call over 15 rounds."""
     return min(timeit.repeat(what, number=number, repeat=15)) / number * 1e6  # type: ignore[arg-type]
 
 
 def import_ms() -> float:
-    """What `import reshard` adds to a start of Python, by its own import times."""
+    """Returns the milliseconds that `import reshard` adds to a start of Python, by Python's import times."""
     took = []
     for _ in range(15):
         done = subprocess.run([sys.executable, "-I", "-X", "importtime", "-c", "import reshard"], capture_output=True, text=True, check=True)
@@ -43,7 +43,7 @@ def main() -> None:
     plan = planner.plan(reshard.Sharding(mesh, (4096, 4096), "S(0),R"), reshard.Sharding(mesh, (4096, 4096), "R,S(1)"), "bf16")
     print(f"{'calls of one rank, 512 ranks':45} {least_us(lambda: plan.calls(3), 200):8.2f} us")
     plan = planner.plan(reshard.Sharding(mesh, (4096, 4096), "S(0),S(0)"), reshard.Sharding(mesh, (4096, 4096), "S(1),S(1)"), "bf16")
-    offers = reshard.Offers({"all": list(range(512))})
+    offers = reshard.FrameworkGroups({"all": list(range(512))})
     print(f"{'calls of one rank, all-to-all of all 512':45} {least_us(lambda: plan.calls(3, offers), 200):8.2f} us")
     print(f"{'the same as messages, where no group is there':45} {least_us(lambda: plan.calls(3), 200):8.2f} us")
 

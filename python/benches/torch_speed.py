@@ -1,4 +1,4 @@
-"""DTensor's redistributions by plans beside its own, in turns: host time without communication, and four gloo ranks.
+"""DTensor's redistributions by plans and by PyTorch, in turns: host time of a slice, and four gloo ranks.
 
     python python/benches/torch_speed.py
 """
@@ -21,7 +21,10 @@ def placements(text: str) -> list[Any]:
 
 
 def timed(rank: int, side: int, repeats: int, between: int) -> list[tuple[float, float]]:
-    """Seconds of each pair, PyTorch's own way and by a plan: the median of turns, in each of which so many redistributions follow each other between two barriers."""
+    """Returns the seconds of each pair, by PyTorch and by a plan.
+
+    Each is the median of turns with `between` redistributions in sequence between two barriers.
+    """
     import contextlib
 
     import torch
@@ -52,7 +55,7 @@ def timed(rank: int, side: int, repeats: int, between: int) -> list[tuple[float,
 
 
 def host(rank: int) -> tuple[float, float]:
-    """Seconds of processor time of a slice, which communicates nothing, PyTorch's own way and by a plan."""
+    """Returns the processor seconds of a slice, which does not communicate, by PyTorch and by a plan."""
     import contextlib
 
     import torch

@@ -1,4 +1,4 @@
-"""A training step as a function of tensors: what it costs on two ways to shard it, and that both compute the same.
+"""A training step as a function of tensors: the costs of two shardings, and that their results are equal.
 
     python python/examples/mlp.py
 """
@@ -15,7 +15,7 @@ TENSOR_PARALLEL = {"x": "S(0),R", "w1": "I,S(1)", "w2": "I,S(0)"}
 
 
 def step(x: Any, w1: Any, w2: Any) -> Any:
-    """The loss of a small MLP, and the gradients of its weights as their optimizer wants them."""
+    """Returns the loss of a small MLP, and the gradients of its weights in their optimizer's types."""
     y = reshard.relu(x @ w1) @ w2
     loss = (y * y).sum()
     return loss, *reshard.gradient(loss, [w1, w2])

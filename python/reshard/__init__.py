@@ -1,44 +1,44 @@
-"""Where is an element, who holds it, how does it get there: layouts, shardings, redistribution plans and programs."""
+"""Layouts, shardings, redistribution plans and programs: where each element is, and how it gets there."""
 
 from reshard._reshard import (
-    Choice,
+    OpSharding,
     ComposedLayout,
     Counts,
     DType,
-    Elaborator,
+    ShardingSolver,
     EngineError,
     Event,
     Explanation,
     Graph,
     GroupPattern,
     GroupRegistry,
-    Instr,
-    Item,
+    Instruction,
+    Statement,
     Key,
     Layout,
-    Local,
+    ShardMapValue,
     LocalCall,
-    LocalRegion,
+    ShardMap,
     LocalTensor,
-    LocalValue,
+    LocalBuffer,
     Mesh,
     Message,
-    Mismatch,
-    MoveReport,
+    PlanMismatch,
+    RedistributionReport,
     NamedLayout,
-    NeedsRedistribute,
+    NeedsRedistribution,
     NotRepresentable,
-    Offers,
+    FrameworkGroups,
     Op,
     Operand,
-    OperandMove,
+    OperandRedistribution,
     P,
     PairsLayout,
     Phase,
     Placement,
     Plan,
     Planner,
-    Points,
+    NamedPoint,
     ProcessGroup,
     ProcessGroups,
     Program,
@@ -47,7 +47,7 @@ from reshard._reshard import (
     RankCall,
     RankCalls,
     Ranks,
-    Rates,
+    ComputeRates,
     Recipe,
     Region,
     Report,
@@ -56,16 +56,16 @@ from reshard._reshard import (
     SS,
     Schedule,
     Sharding,
-    Spmd,
+    SpmdProgram,
     SpmdCall,
     Step,
     StepReport,
     Swizzle,
-    Table,
+    OpTable,
     Timeline,
     Topology,
-    Traffic,
-    Type,
+    CommCost,
+    ShardingType,
     Value,
     ValueReport,
     Verdict,
@@ -81,44 +81,44 @@ from reshard._reshard import (
 )
 
 __all__ = [
-    "Choice",
+    "OpSharding",
     "ComposedLayout",
     "Counts",
     "DType",
-    "Elaborator",
+    "ShardingSolver",
     "EngineError",
     "Event",
     "Explanation",
     "Graph",
     "GroupPattern",
     "GroupRegistry",
-    "Instr",
-    "Item",
+    "Instruction",
+    "Statement",
     "Key",
     "Layout",
-    "Local",
+    "ShardMapValue",
     "LocalCall",
-    "LocalRegion",
+    "ShardMap",
     "LocalTensor",
-    "LocalValue",
+    "LocalBuffer",
     "Mesh",
     "Message",
-    "Mismatch",
-    "MoveReport",
+    "PlanMismatch",
+    "RedistributionReport",
     "NamedLayout",
-    "NeedsRedistribute",
+    "NeedsRedistribution",
     "NotRepresentable",
-    "Offers",
+    "FrameworkGroups",
     "Op",
     "Operand",
-    "OperandMove",
+    "OperandRedistribution",
     "P",
     "PairsLayout",
     "Phase",
     "Placement",
     "Plan",
     "Planner",
-    "Points",
+    "NamedPoint",
     "ProcessGroup",
     "ProcessGroups",
     "Program",
@@ -127,7 +127,7 @@ __all__ = [
     "RankCall",
     "RankCalls",
     "Ranks",
-    "Rates",
+    "ComputeRates",
     "Recipe",
     "Region",
     "Report",
@@ -136,16 +136,16 @@ __all__ = [
     "SS",
     "Schedule",
     "Sharding",
-    "Spmd",
+    "SpmdProgram",
     "SpmdCall",
     "Step",
     "StepReport",
     "Swizzle",
-    "Table",
+    "OpTable",
     "Timeline",
     "Topology",
-    "Traffic",
-    "Type",
+    "CommCost",
+    "ShardingType",
     "Value",
     "ValueReport",
     "Verdict",
@@ -159,18 +159,18 @@ __all__ = [
     "functions",
     "gradient",
     "load",
-    "local",
-    "moved",
+    "redistribute",
     "no_grad",
     "open_checkpoint",
     "ops",
-    "pin",
+    "constrain",
     "plan",
     "program",
     "propagate",
     "save",
     "strategy",
     "trace",
+    "shard_map",
 ]
 
 TYPE_CHECKING = False  # as `typing` has it, which takes longer to load than all of this
@@ -178,22 +178,22 @@ TYPE_CHECKING = False  # as `typing` has it, which takes longer to load than all
 if TYPE_CHECKING:
     from reshard import checkpoint
     from reshard.checkpoint import load, open_checkpoint, save
-    from reshard._trace import gradient, local, moved, no_grad, ops, pin, program, strategy, trace
+    from reshard._trace import gradient, no_grad, redistribute, shard_map, ops, constrain, program, strategy, trace
     from collections.abc import Callable as _Callable
     from typing import Any as _Any
 
     def __getattr__(name: str) -> _Callable[..., _Any]:
-        """The ops of the standard table by their names, as `ops` has them."""
+        """Returns the op of the standard table with this name, as `ops` does."""
         return getattr(ops, name)  # type: ignore[no-any-return]
 
 else:
-    # Where that is which is loaded when it is asked for.
+    # The modules of the names that are loaded on first access.
     _LATE = dict.fromkeys(("load", "open_checkpoint", "save"), "reshard.checkpoint") | dict.fromkeys(
-        ("gradient", "local", "moved", "no_grad", "ops", "pin", "program", "strategy", "trace"), "reshard._trace"
+        ("gradient", "no_grad", "redistribute", "shard_map", "ops", "constrain", "program", "strategy", "trace"), "reshard._trace"
     )
 
     def __getattr__(name):
-        """What is loaded late, and the ops of the standard table by their names."""
+        """Loads a name on first access; names of the standard table's ops are ops."""
         if name.startswith("__"):
             raise AttributeError(name)
         from importlib import import_module

@@ -1,18 +1,19 @@
-"""Arrays of any library as the bytes that they are, without a copy, and new arrays like them.
+"""Zero-copy byte views of arrays of any library, and new arrays of the same library.
 
     lend(array)     a view of the array's memory as bytes, the name of its element type, its shape
-    dense(array)    the same array, or a contiguous copy that can be lent
+    dense(array)    the same array, or a contiguous copy that `lend` accepts
     numbers(array)  an array or nested sequences of numbers as an array of NumPy
-    make(...)       new arrays like those that were given: NumPy's, PyTorch's, else memoryviews
-    new(...)        a new array of NumPy where it can be imported, else a memoryview
+    make(...)       new arrays of the caller's library: NumPy's, PyTorch's, else memoryviews
+    new(...)        a new array of NumPy if it can be imported, else a memoryview
 
-Element types go by the names that NumPy, ml_dtypes and PyTorch have for them; `src/dtype.rs` has ours.
+Element types have the names of NumPy, ml_dtypes and PyTorch; `src/dtype.rs` maps them to the library's.
 
-This is the only place that takes memory of other libraries. It checks that the memory is there, that it is large enough, and that it is
-the value of the array, and every view holds what owns the memory.
+Only this module reads memory of other libraries. It checks that the memory exists, that it is large enough,
+and that it holds the value of the array. Every view keeps a reference to the owner of the memory.
 
-NumPy refuses buffers and DLPack of bfloat16, and PyTorch refuses ml_dtypes' arrays; both view such arrays as uint8.
-Nothing here imports PyTorch, and NumPy is imported only where a new array of it is made: whoever has such an array has imported it.
+NumPy rejects buffers and DLPack of bfloat16, and PyTorch rejects ml_dtypes' arrays; both view such arrays as
+uint8. Nothing here imports PyTorch. NumPy is imported only to make a new array; a caller that passes an array
+of NumPy has already imported it.
 """
 
 from __future__ import annotations
@@ -27,25 +28,25 @@ from typing import Any
 
 from reshard._refusals import counted
 
-# The formats of `struct` whose items are of these kinds, which the size completes: int and 8 bytes are int64.
+# The `struct` format codes of each kind of element. The size completes the name: int with 8 bytes is int64.
 _KINDS = {"bool": ("?",), "int": tuple("bhilq"), "uint": tuple("BHILQ"), "float": tuple("efd"), "complex": ("Zf",)}
 
 
 def _name_of_format(code: str, item_bytes: int) -> str | None:
-    """What NumPy calls the elements of a memoryview."""
+    """Returns NumPy's name for the element type of a memoryview; None for an unknown format."""
     kind = next((kind for kind, codes in _KINDS.items() if code in codes), None)
     return kind if kind in (None, "bool") else f"{kind}{8 * item_bytes}"
 
 
-# Which of these formats `memoryview.cast` takes, by NumPy's names.
+# The formats that `memoryview.cast` accepts, by NumPy's names.
 _CODES = {_name_of_format(code, struct.calcsize(code)): code for code in "?bBhHiIqQefd"}
 
-# DLPack's kinds of devices whose memory is the host's.
+# DLPack's kinds of devices that use the host's memory.
 _HOST_DEVICES = (1, 3, 11)
 
 
 class Refused(Exception):
-    """A sentence on why an array is not taken, with the kind of the refusal."""
+    """The reason why an array is rejected, with the error kind."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -68,14 +69,15 @@ def _of_address(address: int, size: int, owner: object) -> Any:
     if not size:
         return memoryview(bytearray())
     memory = (ctypes.c_uint8 * size).from_address(address)
-    # An array of ctypes does not own memory at an address. The view holds the array, and the array holds the owner.
+    # A ctypes array does not own memory at an address. The view holds the array, and the array holds the
+    # owner.
     memory.owner = owner  # type: ignore[attr-defined]
-    # A view has strides, which arrays of ctypes leave out.
+    # A memoryview has strides; a ctypes array has none.
     return memoryview(memory)
 
 
 class _PyBuffer(ctypes.Structure):
-    """What Python says of the memory of a buffer."""
+    """CPython's `Py_buffer`: the memory of a buffer."""
 
     _fields_ = (
         ("buf", ctypes.c_void_p),
@@ -92,12 +94,12 @@ class _PyBuffer(ctypes.Structure):
     )
 
 
-# A buffer of any strides, which need not be writable.
+# `PyBUF_FULL_RO`: a buffer with any strides, possibly read-only.
 _FULL_READ_ONLY = 0x011C
 
 
 def _place(view: memoryview) -> tuple[int, int]:
-    """The address of the first item of a view, and how many bytes its items have."""
+    """Returns the address of the first element of a view, and the size of its elements in bytes."""
     place = _PyBuffer()
     ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(view), ctypes.byref(place), _FULL_READ_ONLY)
     try:
@@ -107,7 +109,7 @@ def _place(view: memoryview) -> tuple[int, int]:
 
 
 def _view_of(array: Any) -> memoryview | None:
-    """A view of the memory of a buffer, which is there; None of what is no buffer."""
+    """Returns a view of a buffer whose memory exists; None for an object without the buffer protocol."""
     try:
         view = memoryview(array)
     except TypeError:
@@ -129,21 +131,21 @@ def _of_view(array: Any) -> tuple[Any, str | None, tuple[int, ...]] | None:
         name = _name_of_format(view.format.lstrip("@=<" if sys.byteorder == "little" else "@=>"), view.itemsize)
         if name is None:
             raise Refused("dtype", f"its items have the format {view.format!r}, which is no element type")
-        # A view of nothing cannot be cast.
+        # `memoryview.cast` fails for an empty view.
         return (view if view.nbytes == 0 else view.cast("B")), name, shape
     except (ValueError, BufferError) as error:
         raise Refused("closed", f"its memory is not there: {error}") from None
 
 
 def _addresses(array: Any) -> tuple[int, int]:
-    """The first byte of an array of NumPy, and one past its last."""
+    """Returns the addresses of the first byte of an array of NumPy and of the byte after its last."""
     first = last = array.ctypes.data
     for extent, stride in zip(array.shape, array.strides, strict=True):
         first, last = first + min(0, (extent - 1) * stride), last + max(0, (extent - 1) * stride)
     return first, last + array.itemsize
 
 
-# The most objects between an array and the array that owns its memory.
+# The maximum number of objects between an array and the array that owns its memory.
 _MOST_BASES = 64
 
 
@@ -152,7 +154,7 @@ def _masked() -> Refused:
 
 
 def _check_numpy(array: Any) -> None:
-    """Refuses an array of NumPy whose memory is not its value, or is not there."""
+    """Rejects an array of NumPy whose memory does not exist or does not hold its value."""
     if _is(array, "numpy.ma", "MaskedArray"):
         raise _masked()
     if not array.nbytes:
@@ -165,10 +167,10 @@ def _check_numpy(array: Any) -> None:
 
 
 def _owned(array: Any) -> tuple[int, int]:
-    """The first byte of the memory that an array is a view of, and one past its last.
+    """Returns the first byte of the memory that an array is a view of, and the byte after its last.
 
-    That is what the last object says which is known to hold memory, of those that the array holds one behind the other: `as_strided` and
-    `frombuffer` make arrays that hold others by objects of their own.
+    Follows the chain of `base` objects and returns the range of the last one that is known to own memory:
+    `as_strided` and `frombuffer` insert helper objects into this chain.
     """
     found, owner = _addresses(array), array.base
     for _ in range(_MOST_BASES):
@@ -183,7 +185,7 @@ def _owned(array: Any) -> tuple[int, int]:
             try:
                 view = _view_of(owner)
                 if view is not None:
-                    # A view of a part of a buffer holds all of it.
+                    # A view of a part of a buffer keeps the whole buffer alive.
                     whole = view if view.obj is None or _is(view.obj, "numpy", "ndarray") else _view_of(view.obj)
                     address, size = _place(whole or view)
                     found = address, address + size
@@ -191,7 +193,7 @@ def _owned(array: Any) -> tuple[int, int]:
                         owner = view.obj
                         continue
             except (ValueError, BufferError):
-                pass  # What does not say where its memory is has been asked by NumPy.
+                pass  # This object does not report its memory; the range that NumPy reported is used.
             break
         owner = getattr(owner, "base", None)
     return found
@@ -216,7 +218,7 @@ def _gone(size: int) -> Refused:
 
 
 def _own_protocol(kind: type, plain: type, protocol: str, disabled: object) -> bool:
-    """Whether a class says by itself what operations on its tensors do."""
+    """Returns True if a class overrides operations on its tensors by this protocol."""
     for each in kind.__mro__:
         if each is plain:
             return False
@@ -226,9 +228,10 @@ def _own_protocol(kind: type, plain: type, protocol: str, disabled: object) -> b
 
 
 def check_tensor(tensor: Any, functions: bool = False) -> None:
-    """Refuses a tensor of PyTorch's whose memory is not its value, or is not there, on whatever device it is.
+    """Rejects a PyTorch tensor, on any device, whose memory does not exist or does not hold its value.
 
-    With `functions`, classes that override functions by `__torch_function__` are taken: those functions are what is called.
+    With `functions`, classes that override functions by `__torch_function__` are accepted: the caller calls
+    those functions.
     """
     torch = sys.modules["torch"]
     kind, name = type(tensor), type(tensor).__qualname__
@@ -256,7 +259,7 @@ def check_tensor(tensor: Any, functions: bool = False) -> None:
 
 
 def check_memory(tensor: Any) -> None:
-    """Refuses a tensor of PyTorch's without a memory of elements as large as its shape and strides say, whatever class it is of."""
+    """Rejects a PyTorch tensor of any class whose memory is smaller than its shape and strides require."""
     with sys.modules["torch"]._C.DisableTorchFunctionSubclass():
         if tensor.is_nested:
             raise Refused("strides", "it is a nested tensor: give its parts, or tensor.to_padded_tensor(value)")
@@ -272,7 +275,7 @@ def check_memory(tensor: Any) -> None:
 
 
 def _check_storage(tensor: Any) -> None:
-    """Refuses a tensor of PyTorch's with a storage that is smaller than its shape and strides say."""
+    """Rejects a PyTorch tensor whose storage is smaller than its shape and strides require."""
     if not tensor.numel():
         return
     last = tensor.storage_offset() + sum((extent - 1) * step for extent, step in zip(tensor.shape, tensor.stride(), strict=True))
@@ -297,7 +300,7 @@ def _of_torch(tensor: Any) -> tuple[Any, str | None, tuple[int, ...]]:
             if not tensor.is_contiguous():
                 raise _not_contiguous(tuple(tensor.stride()))
             size = tensor.numel() * tensor.element_size()
-            # The storage too: a tensor may be given another one while it is lent.
+            # Hold the storage too: the tensor may be given another one while it is lent.
             owner = (tensor, tensor.untyped_storage())
             return _of_address(tensor.data_ptr() if size else 0, size, owner), str(tensor.dtype), tuple(tensor.shape)
     except (RuntimeError, NotImplementedError, ValueError, AttributeError) as error:
@@ -310,7 +313,7 @@ def _is(array: Any, module: str, name: str) -> bool:
 
 
 def lend(array: Any) -> tuple[Any, str | None, tuple[int, ...]]:
-    """A view of an array's memory as bytes, the name of its element type, and its shape."""
+    """Returns a view of an array's memory as bytes, the name of its element type, and its shape."""
     if _is(array, "numpy", "ndarray"):
         return _of_numpy(array)
     if _is(array, "torch", "Tensor"):
@@ -331,10 +334,10 @@ def lend(array: Any) -> tuple[Any, str | None, tuple[int, ...]]:
     numpy = sys.modules.get("numpy")
     _check_interface(array)
     if numpy is not None and (device is not None or getattr(array, "__array_interface__", None) is not None):
-        # An array of an element type that DLPack cannot say is one of NumPy's by another way.
+        # DLPack cannot express every element type; such an array is read by NumPy through another protocol.
         by_dlpack = device is not None and not hasattr(array, "__array__")
         try:
-            # As a class of NumPy's, which may be one that is refused.
+            # `asanyarray` keeps the subclass, so that the checks below can reject it.
             made = numpy.from_dlpack(array) if by_dlpack else numpy.asanyarray(array)
         except (ValueError, BufferError, RuntimeError, AttributeError, OverflowError, MemoryError) as error:
             raise Refused("buffer", f"NumPy does not take it: {error}") from None
@@ -348,7 +351,10 @@ def lend(array: Any) -> tuple[Any, str | None, tuple[int, ...]]:
 
 
 def dense(array: Any) -> Any:
-    """The array; of an array of NumPy or PyTorch on the CPU that is not contiguous or in another byte order, a copy that can be lent."""
+    """Returns the array, or a copy that `lend` accepts.
+
+    Arrays of NumPy and PyTorch on the CPU are copied if they are not contiguous or have another byte order.
+    """
     if _is(array, "numpy", "ndarray"):
         _check_numpy(array)
         try:
@@ -366,12 +372,12 @@ def dense(array: Any) -> Any:
     return array
 
 
-# The deepest that lists of numbers are nested: NumPy's arrays have at most 64 dims.
+# The maximum nesting depth of lists of numbers: NumPy's arrays have at most 64 dims.
 _DEEPEST = 64
 
 
 def _in_numpy(array: Any) -> Any:
-    """A tensor of PyTorch's as an array of NumPy, with the types of ml_dtypes where NumPy has none; all others as they are."""
+    """Converts a PyTorch tensor to an array of NumPy, if necessary with ml_dtypes' types; keeps others."""
     if not _is(array, "torch", "Tensor"):
         return array
     view, name, shape = lend(dense(array))
@@ -382,25 +388,27 @@ def _in_numpy(array: Any) -> Any:
     return numpy.frombuffer(view, dtype).reshape(shape) if len(view) else numpy.empty(shape, dtype)
 
 
-# The most numbers that are read from lists: a gigabyte of them.
+# The maximum count of numbers that are read from lists: a gigabyte of them.
 _MOST_NUMBERS = 1 << 27
-# The most items of a sequence that is none of Python's lists.
+# The maximum length of a sequence that is not a list or tuple.
 _MOST_MADE = 1 << 24
 _SCALARS = {int, float, bool, complex, str, bytes, type(None)}
 
 
 class _Sequences:
-    """Nested sequences as lists of what NumPy may read, each read once and not without end.
+    """Converts nested sequences to lists that NumPy can read; each is read once and its length is limited.
 
-    NumPy reads whatever has a length and items, twice, and of arrays in it takes neither masks nor bounds into account.
+    NumPy itself would read any object with a length and an index operator, twice, and ignores masks and
+    bounds of the arrays in it.
     """
 
     def __init__(self) -> None:
-        # By the address of a sequence: what it is read as, how many numbers that is, and the sequence, which so keeps its address.
+        # By the address of a sequence: its converted form, its count of numbers, and the sequence itself. The
+        # reference keeps the sequence alive, so that its address is not reused.
         self._known: dict[int, tuple[Any, int, Any]] = {}
 
     def read(self, given: Any, depth: int = 0) -> tuple[Any, int]:
-        """What NumPy may read in place of an object, and how many numbers it is."""
+        """Returns an object that NumPy can read in place of the given one, and its count of numbers."""
         kind = type(given)
         if kind in _SCALARS or _is(given, "numpy", "generic"):
             return given, 1
@@ -417,7 +425,7 @@ class _Sequences:
             return given, view.nbytes
         _check_interface(given)
         if any(hasattr(given, name) for name in ("__array_struct__", "__array_interface__", "__array__")):
-            # As a class of NumPy's, which may be one that is refused.
+            # `asanyarray` keeps the subclass, so that the check can reject it.
             made = sys.modules["numpy"].asanyarray(given)
             _check_numpy(made)
             return made, made.size
@@ -435,7 +443,7 @@ class _Sequences:
                 raise _too_many(_MOST_NUMBERS)
             if given and -(2**63) <= min(given[0], given[-1], given.stop) and max(given[0], given[-1], given.stop) < 2**63:
                 return sys.modules["numpy"].arange(given.start, given.stop, given.step, dtype="int64"), len(given)
-        # A list is there as it is; others may make their items as they are asked for them.
+        # A list or tuple already exists; other sequences may create their elements on access.
         there = isinstance(given, (list, tuple))
         items = given if there else list(itertools.islice(iter(given), _MOST_MADE + 1))
         if len(items) > (_MOST_NUMBERS if there else _MOST_MADE):
@@ -457,14 +465,14 @@ def _too_many(most: int) -> Refused:
 
 
 def _check_interface(array: Any) -> None:
-    """Refuses an array by its interface that has a mask, of which NumPy takes no notice."""
+    """Rejects an array with a mask in its interface, because NumPy ignores such masks."""
     interface = getattr(array, "__array_interface__", None)
     if isinstance(interface, dict) and interface.get("mask") is not None:
         raise _masked()
 
 
 def numbers(array: Any) -> Any:
-    """An array, or numbers in nested sequences, as an array of NumPy."""
+    """Converts an array, or numbers in nested sequences, to an array of NumPy."""
     import numpy
 
     try:
@@ -486,7 +494,7 @@ def _family(array: Any) -> str:
 
 
 def make(like: Any, raw: bool, dtype: str, item_bytes: int, shapes: list[tuple[int, ...]]) -> list[Any]:
-    """A new array like `like` for each shape; where bytes were given for elements of another type, bytes."""
+    """Makes a new array like `like` for each shape; of bytes if bytes represent elements of another type."""
     family = _family(like)
     if raw:
         shapes = [(*shape, item_bytes) for shape in shapes]
@@ -505,7 +513,7 @@ def make(like: Any, raw: bool, dtype: str, item_bytes: int, shapes: list[tuple[i
 
 
 def new(dtype: str, item_bytes: int, shape: tuple[int, ...]) -> Any:
-    """A new array of NumPy, or a memoryview where NumPy has no such elements or is not there."""
+    """Makes a new array of NumPy, or a memoryview if NumPy is not installed or has no such element type."""
     kind = numpy_dtype(dtype)
     if kind is None:
         return _view(dtype, item_bytes, shape)
@@ -516,14 +524,14 @@ def new(dtype: str, item_bytes: int, shape: tuple[int, ...]) -> Any:
 
 
 def seen(memory: Any, dtype: Any, shape: tuple[int, ...], start: int, end: int) -> Any:
-    """A part of an array of bytes as an array of NumPy of other elements, which can be read only."""
+    """Returns a read-only view of a part of an array of bytes, with NumPy elements of another type."""
     array = memory[start:end].view(dtype).reshape(shape)
     array.flags.writeable = False
     return array
 
 
 def numpy_dtype(name: str) -> Any:
-    """NumPy's dtype of this name, or that of ml_dtypes; None without them."""
+    """Returns NumPy's dtype of this name, or ml_dtypes'; None without them."""
     try:
         import numpy
     except ImportError:
@@ -545,5 +553,5 @@ def _view(dtype: str, item_bytes: int, shape: tuple[int, ...]) -> Any:
     except (MemoryError, OverflowError):
         raise _no_memory(size) from None
     code = _CODES.get(dtype)
-    # What is empty has no shape as a memoryview.
+    # An empty memoryview cannot be cast to a shape.
     return view if code is None else view.cast(code) if size == 0 else view.cast(code, list(shape))

@@ -1,6 +1,6 @@
-"""Ops as NumPy computes them: a function for each, `(call, *arrays) -> array`, or a tuple of arrays.
+"""Ops computed by NumPy: one function per op, `(call, *arrays) -> array`, or a tuple of arrays.
 
-What is not here is run by the reference, which knows every op of the standard table and is slower.
+The reference runs all other ops: it knows every op of the standard table, and is slower.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Kernel = Callable[..., Any]
 
 
 def _made(call: LocalCall, index: int = 0) -> tuple[tuple[int, ...], Any]:
-    """The shape and the dtype of what a call makes."""
-    of = call.makes[index]
+    """Returns the shape and the dtype of a call's output."""
+    of = call.outputs[index]
     return of.shape, of.numpy_dtype
 
 
@@ -40,7 +40,7 @@ def _value(call: LocalCall, key: str = "value") -> float:
 
 
 def _scalar(function: Callable[[Array, float], Array], key: str = "value") -> Kernel:
-    # A Python number keeps the type of the array, and so does a whole one of integers.
+    # A Python number keeps the type of the array. An array of integers needs a whole one as an int for that.
     def kernel(call: LocalCall, x: Array) -> Array:
         value = _value(call, key)
         is_whole = np.issubdtype(x.dtype, np.integer) and float(value).is_integer()
@@ -57,7 +57,7 @@ def _reduced(function: Callable[..., Array]) -> Kernel:
 
 
 def _shaped(call: LocalCall, x: Array) -> Array:
-    return x.reshape(call.makes[0].shape)
+    return x.reshape(call.outputs[0].shape)
 
 
 def _dim(call: LocalCall, key: str = "dim") -> int:
@@ -65,7 +65,8 @@ def _dim(call: LocalCall, key: str = "dim") -> int:
 
 
 def _largest(call: LocalCall, x: Array) -> Array:
-    # Of no elements none is the largest, and what is taken from none of them does not matter.
+    # No elements have a largest one: return a zero, whose value does not matter because it is subtracted from
+    # nothing.
     return x.max(axis=call.arguments["dim"], keepdims=True) if x.size else np.zeros((), x.dtype)
 
 
@@ -97,7 +98,7 @@ def _sgd(call: LocalCall, w: Array, dw: Array) -> Array:
 
 
 def _expand(call: LocalCall, x: Array) -> Array:
-    return np.broadcast_to(x, call.makes[0].shape)
+    return np.broadcast_to(x, call.outputs[0].shape)
 
 
 def _permute(call: LocalCall, x: Array) -> Array:
@@ -172,7 +173,7 @@ KERNELS: dict[str, Kernel] = {
     "ones_like": _full(1),
     "sgd": _sgd,
 }
-"""The functions by the names of ops."""
+"""The kernels, by op name."""
 
 _EINSUM = re.compile(r"[a-zA-Z]*(,[a-zA-Z]*)*->[a-zA-Z]*")
 
@@ -182,12 +183,12 @@ def _einsum(call: LocalCall, rule: str, arrays: Sequence[Array]) -> Array:
     wide = np.dtype(dtype).kind == "V" or np.dtype(dtype) == np.float16
     if wide:
         arrays = [np.asarray(array).astype(np.float32) for array in arrays]
-    # With `optimize` products of matrices are those of BLAS.
+    # With `optimize`, NumPy computes products of matrices by BLAS.
     return np.einsum(rule, *arrays, optimize=True).astype(dtype, copy=False)
 
 
 def runner(kernels: Mapping[str, Kernel] | None = None) -> Callable[[LocalCall, Sequence[Array]], tuple[Array, ...]]:
-    """What carries calls out: these functions first, then NumPy's, then the reference."""
+    """Returns a function that runs calls: by these kernels first, then by NumPy's, then by the reference."""
     table = {**KERNELS, **(kernels or {})}
     own = frozenset(kernels or ())
 
@@ -205,7 +206,8 @@ def runner(kernels: Mapping[str, Kernel] | None = None) -> Callable[[LocalCall, 
         except (KeyError, TypeError):
             if name in own:
                 raise
-            # An argument is not given, and its default is the table's; or NumPy has no such function of truth values.
+            # An argument is missing and has its default in the table, or NumPy does not have this function
+            # for bools.
             return call.reference(*arrays)
         except MemoryError as error:
             if name in own:

@@ -1,13 +1,13 @@
-"""What the Python side of the package refuses, as the library does: one sentence, not too long, and its kind."""
+"""Errors of the package's Python side, in the library's form: one line of limited length, and a kind."""
 
 from reshard._reshard import ReshardError
 
-# What a sentence shows of a text that somebody gave.
+# The maximum length of an error message, in characters, because it may quote text from the caller.
 _MOST = 2_000
 
 
 def refused(kind: str, message: str) -> ReshardError:
-    """A `ReshardError` of this kind; of a sentence that is too long, its beginning and its end."""
+    """Returns a `ReshardError` of this kind. The middle of a message that is too long is left out."""
     if len(message) > _MOST:
         message = f"{message[: _MOST // 2]} .. {message[-_MOST // 2 :]}"
     error = ReshardError(message)
@@ -16,11 +16,11 @@ def refused(kind: str, message: str) -> ReshardError:
 
 
 def said(error: BaseException) -> str:
-    """What somebody else's error says, in one line."""
+    """Returns another library's error as one line."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0] if lines else ''}".removesuffix(": ")
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things with what they are called: of one, in the singular."""
+    """Returns a number with its noun, which is singular for one."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,6 +1,7 @@
-"""Programs from Python functions: tensors that write down what is done with them.
+"""Programs from Python functions, by tracing: tensors that record the operations on them.
 
-A function is called once, with tensors of names, types and shapes in place of numbers. Every operator is an op of the table.
+A function is called once, with tensors that have names, shapes and types but no numbers. Every operator is an
+op of the table.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from reshard._refusals import counted, refused as _refused
-from reshard._reshard import DType, Elaborator, Graph, Mesh, Program, Table
+from reshard._reshard import DType, ShardingSolver, Graph, Mesh, Program, OpTable
 
 Number = int | float
 
 
 @dataclass
 class _Step:
-    """One statement: what it does on a graph, given the names of its results."""
+    """One statement: a function that writes it into a graph, given the names of its results."""
 
     write: Callable[[Graph, Mapping[str, str], list[str]], list[str]]
     makes: list[str]
@@ -27,15 +28,15 @@ class _Step:
 
 @dataclass
 class _Tape:
-    """The statements of a function, on a graph that says what they make."""
+    """The statements of a traced function, with a graph that names and types their results."""
 
     graph: Graph
-    table: Table
+    table: OpTable
     steps: list[_Step] = field(default_factory=list)
     finished: bool = False
 
     def write(self, write: Callable[[Graph, Mapping[str, str], list[str]], list[str]]) -> list[str]:
-        """Writes a statement down, and what it makes by the names that the graph gives."""
+        """Records a statement, with the names that the graph gives to its results."""
         if self.finished:
             raise _refused("program", "the function has returned, and its tensors are used: they are of its program alone")
         makes = write(self.graph, _Same(), [])
@@ -43,7 +44,7 @@ class _Tape:
         return makes
 
     def again(self, graph: Graph, names: Mapping[str, str]) -> None:
-        """Writes the same statements into another graph, where some values have other names."""
+        """Writes the same statements into another graph, in which some values have other names."""
         known: dict[str, str] = {}
         for step in self.steps:
             wanted = [names.get(made, "_") for made in step.makes]
@@ -65,14 +66,14 @@ class _Renamed(dict[str, str]):
 
 
 class Tensor:
-    """A tensor of a function that is being written down: a shape, an element type and a name, and no numbers.
+    """A tensor of a function that is being traced: a shape, an element type and a name, without numbers.
 
     Operators and methods are ops of the table: `x @ w`, `-x`, `x.sum(dims=[1])`, `x.relu()`.
     """
 
     __slots__ = ("_name", "_tape")
 
-    # NumPy leaves operators to it.
+    # Makes NumPy defer to the operators of this class.
     __array_ufunc__ = None
 
     def __init__(self, tape: _Tape, name: str) -> None:
@@ -85,27 +86,27 @@ class Tensor:
 
     @property
     def name(self) -> str:
-        """What the graph calls it while the function is written down."""
+        """The name in the graph while the function is traced."""
         return self._name
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the whole tensor."""
+        """The global shape of the tensor."""
         return self._tape.graph.shape(self._name)
 
     @property
     def dtype(self) -> DType:
-        """The type of its elements."""
+        """The element type."""
         return self._tape.graph.dtype(self._name)
 
     @property
     def ndim(self) -> int:
-        """How many dims it has."""
+        """The number of dims."""
         return len(self.shape)
 
     @property
     def T(self) -> Tensor:
-        """Its dims in the other order."""
+        """Returns the tensor with its dims in reverse order."""
         if self.ndim == 2:
             return _one("t", [self])
         return _one("permute", [self], dims=list(reversed(range(self.ndim))))
@@ -199,34 +200,34 @@ class Tensor:
         return _indexed(self, key)
 
     def reshape(self, *shape: Any) -> Tensor:
-        """The same elements in another shape; one extent may be -1."""
+        """Returns the same elements in another shape; one extent may be -1."""
         return _one("reshape", [self], shape=_extents(self, shape))
 
     view = reshape
 
     def permute(self, *dims: Any) -> Tensor:
-        """Its dims in another order."""
+        """Returns the tensor with its dims in the given order."""
         return _one("permute", [self], dims=_flat(dims))
 
     def transpose(self, dim0: int, dim1: int) -> Tensor:
-        """Two of its dims exchanged."""
+        """Returns the tensor with two of its dims swapped."""
         return _one("transpose", [self], dim0=dim0, dim1=dim1)
 
     def expand(self, *shape: Any) -> Tensor:
-        """Dims of size 1 in other sizes."""
+        """Returns the tensor with dims of size 1 broadcast to other sizes."""
         return _one("expand", [self], shape=_extents(self, shape, keep=True))
 
     def sum(self, dims: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
-        """The sum over dims, all where none is said."""
+        """Returns the sum over `dims`, by default over all dims."""
         return _over("sum", self, dims, keepdim)
 
     def mean(self, dims: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
-        """The mean over dims, all where none is said."""
+        """Returns the mean over `dims`, by default over all dims."""
         return _over("mean", self, dims, keepdim)
 
     def to(self, type: str) -> Tensor:
-        """The same tensor in another type, such as `"S(0),R"`: a move."""
-        return moved(self, type)
+        """Redistributes the tensor to another type, such as `"S(0),R"`."""
+        return redistribute(self, type)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_"):
@@ -361,7 +362,7 @@ def _indexed(x: Tensor, key: object) -> Tensor:
 
 
 class _Written(threading.local):
-    """The functions that this thread writes down, the innermost last."""
+    """The functions that this thread is tracing, the innermost last."""
 
     def __init__(self) -> None:
         self.tapes: list[_Tape] = []
@@ -382,22 +383,22 @@ def _tape_of(x: object) -> _Tape:
     return x._tape
 
 
-def moved(x: Tensor, type: str) -> Tensor:
-    """The same tensor in another type, such as `"S(0),R"` or `"S(0) on experts"`: a move."""
+def redistribute(x: Tensor, type: str) -> Tensor:
+    """Redistributes a tensor to another type, such as `"S(0),R"` or `"S(0) on experts"`."""
 
     def write(graph: Graph, known: Mapping[str, str], wanted: list[str]) -> list[str]:
         name = wanted[0] if wanted and wanted[0] != "_" else f"m.{graph.values}"
-        return [graph.moved(known[x._name], name, type)]
+        return [graph.redistribute(known[x._name], name, type)]
 
     tape = _tape_of(x)
     return Tensor(tape, tape.write(write)[0])
 
 
-def pin(x: Tensor, type: str) -> Tensor:
-    """Says what a tensor is: what makes it is moved to that."""
+def constrain(x: Tensor, type: str) -> Tensor:
+    """Constrains a tensor to a type: the result of its op is redistributed to that type."""
 
     def write(graph: Graph, known: Mapping[str, str], _: list[str]) -> list[str]:
-        graph.pin(known[x._name], type)
+        graph.constrain(known[x._name], type)
         return []
 
     _tape_of(x).write(write)
@@ -405,7 +406,7 @@ def pin(x: Tensor, type: str) -> Tensor:
 
 
 def strategy(x: Tensor, inputs: Sequence[str], outputs: Sequence[str]) -> Tensor:
-    """Gives the op that makes a tensor its strategy: what its inputs have to be, and what it makes of them."""
+    """Fixes the strategy of the op that makes a tensor: the types of the op's inputs and of its outputs."""
 
     def write(graph: Graph, known: Mapping[str, str], _: list[str]) -> list[str]:
         graph.strategy(known[x._name], list(inputs), list(outputs))
@@ -416,7 +417,7 @@ def strategy(x: Tensor, inputs: Sequence[str], outputs: Sequence[str]) -> Tensor
 
 
 def gradient(loss: Tensor, wrt: Sequence[Tensor]) -> list[Tensor]:
-    """The gradients of the sum of the elements of a tensor with respect to others."""
+    """Returns the gradients of the sum of a tensor's elements with respect to other tensors."""
 
     def write(graph: Graph, known: Mapping[str, str], wanted: list[str]) -> list[str]:
         of = [known[w._name] for w in wrt]
@@ -431,31 +432,31 @@ def gradient(loss: Tensor, wrt: Sequence[Tensor]) -> list[Tensor]:
     return [Tensor(tape, made) for made in tape.write(write)]
 
 
-def local(
-    body: Callable[..., Any], axes: str | Sequence[str], takes: Sequence[tuple[Tensor, str]], claims: Sequence[str]
+def shard_map(
+    body: Callable[..., Any], axes: str | Sequence[str], in_specs: Sequence[tuple[Tensor, str]], out_specs: Sequence[str]
 ) -> list[Tensor]:
-    """Code that runs on every coordinate of some axes: `body(region, *values)` gives back values that are as claimed.
+    """Runs `body(region, *values)` on every coordinate of some axes; it returns values of the declared types.
 
-    A tensor is taken, and claimed, as `R`, `I`, `P` or `S(d)`, a word for each axis; the body is called twice.
+    The type of each input and output is `R`, `I`, `P` or `S(d)` for each axis. The body is called twice.
     """
 
     def write(graph: Graph, known: Mapping[str, str], wanted: list[str]) -> list[str]:
-        made = graph.local(axes, [(known[x._name], is_) for x, is_ in takes], list(claims), body)
+        made = graph.shard_map(axes, [(known[x._name], is_) for x, is_ in in_specs], list(out_specs), body)
         names = wanted or ["_"] * len(made)
         return [name if want == "_" else graph.apply("clone", [name], [want])[0] for name, want in zip(made, names, strict=True)]
 
-    for pair in takes:
+    for pair in in_specs:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise TypeError(f"a region takes pairs of a tensor and its type, like [(x, 'S(0)')], and {type(pair).__qualname__} is none")
+            raise TypeError(f"in_specs must be pairs of a tensor and its type, like [(x, 'S(0)')], not {type(pair).__qualname__}")
         _tape_of(pair[0])
-    if len(takes) == 0:
-        raise _refused("program", "a region takes tensors: say which, like [(x, 'S(0)')]")
-    tape = takes[0][0]._tape
+    if len(in_specs) == 0:
+        raise _refused("program", "in_specs is empty; give pairs of a tensor and its type, like [(x, 'S(0)')]")
+    tape = in_specs[0][0]._tape
     return [Tensor(tape, made) for made in tape.write(write)]
 
 
 def no_grad() -> None:
-    """What is made from here on has no gradient."""
+    """Makes all later statements of the traced function have no gradient."""
 
     def write(graph: Graph, _: Mapping[str, str], __: list[str]) -> list[str]:
         graph.no_grad()
@@ -467,13 +468,14 @@ def no_grad() -> None:
 class Ops:
     """The ops of the table as functions: `reshard.ops.softmax(x, dim=1)`.
 
-    Tensors of a function that is written down become statements. Arrays of NumPy are computed at once.
+    Called with tensors of a traced function, they write statements. Called with arrays of NumPy, they compute
+    at once.
     """
 
     __slots__ = ("_table",)
 
-    def __init__(self, table: Table | None = None) -> None:
-        self._table = Table() if table is None else table
+    def __init__(self, table: OpTable | None = None) -> None:
+        self._table = OpTable() if table is None else table
 
     def __dir__(self) -> list[str]:
         return list(self._table.names)
@@ -496,7 +498,7 @@ class Ops:
         return op
 
     def __call__(self, call: str, *tensors: Any, **arguments: Any) -> Any:
-        """Calls an op by its text, such as `"mk,kn->mn"`; a tensor, or a tuple of them where it makes several."""
+        """Calls an op by its text, such as `"mk,kn->mn"`; returns a tensor, or a tuple of several outputs."""
         listed = [one for each in tensors for one in (each if isinstance(each, (list, tuple)) else [each])]
         if any(isinstance(x, Tensor) for x in listed) or (not listed and _WRITTEN.tapes):
             others = [x for x in listed if not isinstance(x, Tensor)]
@@ -511,12 +513,12 @@ class Ops:
         return made[0] if len(made) == 1 else tuple(made)
 
 
-def _example(table: Table, call: str) -> str:
+def _example(table: OpTable, call: str) -> str:
     parameters = table.parameters(call) or {}
     return f"{next(iter(parameters), 'value')}=..)".rstrip(")")
 
 
-def _at_once(table: Table, call: str, arrays: Sequence[Any], arguments: Mapping[str, Any]) -> tuple[Any, ...]:
+def _at_once(table: OpTable, call: str, arrays: Sequence[Any], arguments: Mapping[str, Any]) -> tuple[Any, ...]:
     from reshard._buffers import Refused, numbers
     from reshard._kernels import runner
     from reshard._reshard import local_call
@@ -537,7 +539,7 @@ ops = Ops()
 
 
 def _named(made: object, tape: _Tape) -> dict[str, str]:
-    """The names that the results of a function have in its program, by those of the tape."""
+    """Maps the tape's names of a function's results to their names in the program."""
     match made:
         case None:
             pairs: list[tuple[str, object]] = []
@@ -569,12 +571,13 @@ def trace(
     mesh: Mesh | str | Mapping[str, int],
     *,
     meshes: Mapping[str, Mesh | str | Mapping[str, int]] | None = None,
-    table: Table | None = None,
+    table: OpTable | None = None,
     **inputs: tuple[Any, Sequence[int], str],
 ) -> Graph:
-    """The graph of a function: what it does with inputs of these element types, shapes and types.
+    """Traces a function with inputs of these element types, shapes and types, and returns its graph.
 
-    What it returns is called `out`, `out0` and `out1` of a tuple, or by the keys of a dict, such as `{"w'": ops.sgd(w, dw)}`.
+    A returned tensor is called `out`, those of a tuple `out0`, `out1`, and those of a dict by its keys, such
+    as `{"w'": ops.sgd(w, dw)}`.
     """
     if not callable(function):
         raise TypeError(f"the graph of a function is asked for, and a {type(function).__name__} is none; a text is read by Graph.parse")
@@ -605,7 +608,7 @@ def trace(
             graph.input(name, dtype, list(shape), str(is_))
         return graph
 
-    tape = _Tape(empty(), Table() if table is None else table)
+    tape = _Tape(empty(), OpTable() if table is None else table)
     _WRITTEN.tapes.append(tape)
     try:
         made = function(**{name: Tensor(tape, name) for name in inputs})
@@ -622,19 +625,20 @@ def program(
     mesh: Mesh | str | Mapping[str, int] | None = None,
     *,
     meshes: Mapping[str, Mesh | str | Mapping[str, int]] | None = None,
-    table: Table | None = None,
-    elaborator: Elaborator | None = None,
-    moves: str = "any",
+    table: OpTable | None = None,
+    solver: ShardingSolver | None = None,
+    implicit_redistribution: str = "allow",
     topology: Any = None,
     **inputs: tuple[Any, Sequence[int], str],
 ) -> Program:
-    """The program of a function, a text or a graph: what nobody said is chosen, and what somebody did is checked.
+    """Returns the program of a function, a text or a graph; chooses missing types and checks given ones.
 
-    `moves` says which moves may be made that are not written, `"any"`, `"free"` or `"written"`, and `topology` is the network by
-    which costs are; an `elaborator` says both.
+    `implicit_redistribution` selects those that are allowed: `"allow"` (all), `"local-only"` (only those without
+    communication) or `"deny"` (none). `topology` is the network that determines costs. An `solver`
+    replaces both.
     """
-    if elaborator is None:
-        elaborator = Elaborator(moves, topology)
+    if solver is None:
+        solver = ShardingSolver(implicit_redistribution, topology)
     if isinstance(source, Graph):
         graph = source
     elif isinstance(source, str):
@@ -643,7 +647,7 @@ def program(
         raise _refused("program", "the program of a function is on a mesh: program(f, 'dp=2,tp=4', x=('f32', (8, 16), 'S(0),R'))")
     else:
         graph = trace(source, mesh, meshes=meshes, table=table, **inputs)
-    return elaborator.elaborate(graph)
+    return solver.solve(graph)
 
 
-__all__ = ["Ops", "Tensor", "gradient", "local", "moved", "no_grad", "ops", "pin", "program", "strategy", "trace"]
+__all__ = ["Ops", "Tensor", "gradient", "local", "redistribute", "no_grad", "ops", "constrain", "program", "strategy", "trace"]

@@ -1,8 +1,8 @@
 """Checkpoints: open, read by region, save, reshard, compare.
 
-    reshard.load("dir", mesh="tp=8", to={"*.q_proj.weight": "S(0)", "*": "R"}, rank=3)     what a rank holds, by name
-    reshard.save("dir", tensors, "S(0)", mesh="tp=8")                                      a file for each rank
-    reshard.open_checkpoint("dir")                                                         headers, regions, verify, diff
+    reshard.load("dir", mesh="tp=8", to={"*.q_proj.weight": "S(0)", "*": "R"}, rank=3)  # shards of one rank
+    reshard.save("dir", tensors, "S(0)", mesh="tp=8")                                   # a file for each rank
+    reshard.open_checkpoint("dir")                                                # read, verify and compare
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from reshard._refusals import refused as _refused
 from reshard._reshard import (
     Checkpoint,
     CheckpointTensor,
-    Difference,
+    DiffReport,
     Mesh,
-    Resharded,
-    Verified,
-    Writer,
+    JobReport,
+    VerifyReport,
+    CheckpointWriter,
     load,
     open_checkpoint,
     write_whole,
@@ -43,11 +43,11 @@ def save(
 ) -> None:
     """Writes whole tensors: into one file that ends in `.safetensors`, or sharded over a mesh into a folder.
 
-    Arrays are any that lie on the CPU: buffers, arrays of NumPy and tensors. A mapping may make them on demand: each is copied before the
-    next is made. `reshard.torch.save` writes DTensors.
+    Arrays are any on the CPU: buffers, arrays of NumPy and tensors. A mapping may make them on demand: each
+    is copied before the next is made. `reshard.torch.save` writes DTensors.
 
-    A folder has a file for each rank and `sharding.json` with checksums; what was written is read back. What is there already is
-    replaced only with `force`.
+    A folder has a file for each rank and `sharding.json` with checksums, and is verified by reading it after
+    the write. An existing output is replaced only with `force`.
     """
     if not isinstance(tensors, Mapping):
         raise TypeError(f"tensors are a mapping from names to arrays, not {type(tensors).__qualname__}")
@@ -84,7 +84,7 @@ def _write_pairs(
 
 
 def _mapping(name: str, given: Mapping[str, str] | None) -> dict[str, str] | None:
-    """A mapping as a dict, or None."""
+    """Returns a mapping as a dict, or None."""
     if given is not None and not isinstance(given, Mapping):
         raise TypeError(f"{name} is a mapping from texts to texts, not {type(given).__qualname__}")
     return None if given is None else dict(given)
@@ -96,16 +96,16 @@ def reshard(
     to: Wanted,
     out: Path,
     *,
-    tensor: str | None = None,
     format: str = "rank_files",
     force: bool = False,
     resume: bool = False,
-    unchecked: bool = False,
+    verify: bool = True,
     progress: Callable[[int, int], object] | None = None,
-) -> Resharded:
-    """Writes a checkpoint anew over another mesh, from files to files; memory does not grow with tensors or ranks.
+) -> JobReport:
+    """Reshards a checkpoint to another mesh, file to file; memory does not grow with tensors or ranks.
 
-    `out` is a folder, or a file that ends in `.safetensors` for whole tensors. It appears whole or not at all.
+    `out` is a folder, or a file that ends in `.safetensors` for whole tensors. It appears completely or not
+    at all.
     """
     opened = source if isinstance(source, Checkpoint) else open_checkpoint(source)
     wanted = to if isinstance(to, str) else _mapping("to", to) or {}
@@ -113,37 +113,36 @@ def reshard(
         mesh,
         wanted,
         out,
-        tensor=tensor,
         format=format,
         force=force,
         resume=resume,
-        unchecked=unchecked,
+        verify=verify,
         progress=progress,
     )
 
 
-def verify(path: Path) -> Verified:
-    """Reads everything, and compares all checksums and all replicas; what is wrong is listed."""
+def verify(path: Path) -> VerifyReport:
+    """Reads the whole checkpoint and compares all checksums and replicas; the report lists the problems."""
     return open_checkpoint(path).verify()
 
 
-def diff(first: Path, second: Path) -> Difference:
-    """What two checkpoints do not have in common."""
+def diff(first: Path, second: Path) -> DiffReport:
+    """Compares two checkpoints and reports their differences."""
     return open_checkpoint(first).diff(open_checkpoint(second))
 
 
 def inspect(path: Path) -> list[CheckpointTensor]:
-    """What the headers say of every tensor."""
+    """Returns the headers' description of every tensor."""
     return list(open_checkpoint(path).tensors)
 
 
 __all__ = [
     "Checkpoint",
     "CheckpointTensor",
-    "Difference",
-    "Resharded",
-    "Verified",
-    "Writer",
+    "DiffReport",
+    "JobReport",
+    "VerifyReport",
+    "CheckpointWriter",
     "diff",
     "inspect",
     "load",

@@ -18,7 +18,7 @@ pub(crate) fn type_name(object: &Bound<'_, PyAny>) -> String {
     object.get_type().qualname().map_or_else(|_| "an object".to_string(), |name| name.to_string())
 }
 
-/// Depth of nested tuples that are read: deeper ones are no notation.
+/// The limit of nested tuples: no notation is deeper.
 const DEEPEST: usize = 64;
 
 /// A nested tuple of integers: an int, a tuple or a list, or its notation.
@@ -83,7 +83,7 @@ impl<'py> FromPyObject<'_, 'py> for MeshArgument {
         }
         if !object.is_instance_of::<PyDict>() {
             return Err(PyTypeError::new_err(format!(
-                "a mesh is a Mesh, its notation such as 'dp=2,tp=4', or a dict such as {{'dp': 2, 'tp': 4}}, not {}",
+                "expected a Mesh, its notation such as 'dp=2,tp=4', or a dict such as {{'dp': 2, 'tp': 4}}, found {}",
                 type_name(&object)
             )));
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! in    any array, or numbers   --converted to the element type, checked for the shape-->  bytes
-//! out   bytes, or what writes them  -->  a new array
+//! out   bytes, or a function that writes them  -->  a new array
 //! ```
 //!
 //! Shards of plans are not converted: [`crate::buffers`] lends them as they are, and has the memory of these, too.
@@ -26,7 +26,7 @@ pub(crate) fn numpy(py: Python<'_>) -> Option<Bound<'_, PyModule>> {
 pub(crate) fn bytes_of(dtype: DType, shape: &[usize]) -> Answer<usize> {
     let elements = shape.iter().try_fold(dtype.element_bytes()?, |n, &extent| n.checked_mul(extent));
     elements.filter(|&n| isize::try_from(n).is_ok()).ok_or_else(|| {
-        refused("too_many_elements", format!("{dtype}{shape:?} is more bytes than memory has"))
+        refused("too_many_elements", format!("{dtype}{shape:?} has more bytes than the address space"))
     })
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn of<'py>(
     Ok(array)
 }
 
-/// New memory of so many bytes: the array that owns it, and it lent to be written.
+/// Allocates `bytes` bytes: returns the array that owns them, and a writable borrow of it.
 pub(crate) fn memory(py: Python<'_>, bytes: usize) -> Answer<(Py<PyAny>, Lent)> {
     bytes_of(DType::U8, &[bytes])?;
     let array = buffers::new(py, DType::U8, &[bytes])?;
@@ -65,7 +65,9 @@ pub(crate) fn memory(py: Python<'_>, bytes: usize) -> Answer<(Py<PyAny>, Lent)> 
     Ok((array.unbind(), lent))
 }
 
-/// A tensor that lies in memory of Python's, to be read there; a copy of its bytes where NumPy has no such elements or is not there.
+/// A read-only tensor in memory of Python.
+///
+/// A copy of its bytes if NumPy has no such elements or is not installed.
 pub(crate) fn seen<'py>(
     memory: &Bound<'py, PyAny>,
     dtype: DType,
@@ -80,9 +82,10 @@ pub(crate) fn seen<'py>(
     }
 }
 
-/// A tensor that Python gives, as an array of NumPy of these elements and this shape; none where NumPy or the type is not there.
+/// A tensor passed from Python, as a NumPy array of this element type and shape.
 ///
-/// Numbers are rounded as NumPy does; numbers that are not whole are refused where whole ones are wanted.
+/// It is `None` if NumPy or the type is not available. Numbers are rounded as NumPy does; fractional numbers
+/// are rejected for integer types.
 pub(crate) fn checked<'py>(
     object: &Bound<'py, PyAny>,
     dtype: DType,
@@ -99,12 +102,12 @@ pub(crate) fn checked<'py>(
     let has = array.getattr("dtype")?;
     let kind: String = has.getattr("kind")?.extract()?;
     if dtype.is_integral() && matches!(kind.as_str(), "f" | "c") {
-        return Err(unfit(name, dtype, shape, &format!("{has}, whose numbers need not be whole")));
+        return Err(unfit(name, dtype, shape, &format!("{has}, which is not an integer dtype")));
     }
     // Texts, times and objects are parsed or taken for NaN by NumPy, and of complex numbers it takes a part.
     let no_numbers = matches!(kind.as_str(), "O" | "S" | "U" | "M" | "m");
     if no_numbers || kind == "c" && dtype != DType::C64 {
-        return Err(unfit(name, dtype, shape, &format!("{has}, which are no such numbers")));
+        return Err(unfit(name, dtype, shape, &format!("{has}, which cannot be converted")));
     }
     if has.eq(&as_numpy)? {
         return Ok(Some(array));
@@ -158,7 +161,7 @@ pub(crate) fn whole(object: &Bound<'_, PyAny>, name: &str) -> Answer<(DType, Vec
     Ok((dtype, shape, bytes))
 }
 
-/// A copy of bytes; refused where there is no memory for it.
+/// Copies bytes; an error if memory for the copy cannot be allocated.
 pub(crate) fn copied(bytes: &[u8]) -> Answer<Vec<u8>> {
     let mut copy = Vec::new();
     copy.try_reserve_exact(bytes.len())
@@ -167,7 +170,7 @@ pub(crate) fn copied(bytes: &[u8]) -> Answer<Vec<u8>> {
     Ok(copy)
 }
 
-/// Writes the bytes of a tensor that Python gives where as many are.
+/// Writes the bytes of a tensor passed from Python, if their number matches.
 pub(crate) fn read_into(
     object: &Bound<'_, PyAny>,
     dtype: DType,
@@ -177,7 +180,7 @@ pub(crate) fn read_into(
 ) -> Answer<()> {
     let to = target.as_ptr_range();
     let apart = |from: Range<*const u8>| from.end <= to.start || to.end <= from.start;
-    // What a kernel makes may be a view of what it was given.
+    // The result of a kernel may be a view of its operand in the arena.
     let kept = with_bytes(object, dtype, shape, name, |bytes| {
         if apart(bytes.as_ptr_range()) {
             target.copy_from_slice(bytes);
@@ -193,5 +196,5 @@ pub(crate) fn read_into(
 }
 
 fn unfit(name: &str, dtype: DType, shape: &[usize], given: &str) -> Failure {
-    refused("input", format!("{name} is {dtype}{shape:?}, and is given as {given}"))
+    refused("input", format!("{name} must be {dtype}{shape:?}, not {given}"))
 }

@@ -1,4 +1,5 @@
-//! The memory of Python's arrays, lent for the length of a call: bytes that are read where they lie, and written where they lie.
+//! The memory of Python arrays, borrowed for the length of a call: bytes that are read and written without a
+//! copy.
 //!
 //! `reshard._buffers` finds the memory of an array and views it as bytes; here it is held, checked and lent.
 #![allow(unsafe_code, reason = "memory that Python owns is read and written in place")]
@@ -13,12 +14,12 @@ use reshard_kernels::DType;
 use crate::dtype::by_name;
 use crate::failure::{Answer, Failure, mismatched};
 
-/// The Python half: which bytes an array is, and new arrays.
+/// The Python half: finds the bytes of an array, and makes new arrays.
 const HALF: &str = "reshard._buffers";
 
 /// An array whose memory is held.
 pub(crate) struct Lent {
-    /// What it is called in messages, such as `the shard of rank 3`.
+    /// Its name in messages, such as `the shard of rank 3`.
     name: String,
     buffer: PyUntypedBuffer,
     /// The type of its elements; u8 may be the bytes of any.
@@ -31,7 +32,7 @@ fn shape_text(shape: &[usize]) -> String {
     format!("({})", numbers.join(","))
 }
 
-/// An exception of the Python half: a refusal as one of ours, in these words; what nobody foresaw as it is.
+/// Converts an exception of the Python half: a rejection with this wording, any other exception unchanged.
 fn told(half: &Bound<'_, PyModule>, error: PyErr, words: impl Fn(String) -> String) -> Failure {
     let value = error.value(half.py());
     let is_refused = half.getattr("Refused").is_ok_and(|class| value.is_instance(&class).unwrap_or(false));
@@ -59,12 +60,15 @@ impl Lent {
         let (bytes, dtype, shape) = lent.extract::<(Bound<'_, PyAny>, String, Vec<usize>)>()?;
         let Some(dtype) = by_name(&dtype) else {
             let known = DType::ALL.map(DType::name).join(", ");
-            return Err(mismatched("dtype", format!("{name} is of `{dtype}`, and there are {known}")));
+            return Err(mismatched(
+                "dtype",
+                format!("{name} has the unsupported dtype `{dtype}`; expected one of: {known}"),
+            ));
         };
         let buffer = PyUntypedBuffer::get(&bytes)?;
         check_is_there(&buffer, &name)?;
         if !buffer.is_c_contiguous() {
-            return Err(mismatched("strides", format!("{name} is not C-contiguous: give a contiguous copy")));
+            return Err(mismatched("strides", format!("{name} is not C-contiguous; give a contiguous copy")));
         }
         Ok(Lent { name, buffer, dtype, shape })
     }
@@ -75,7 +79,7 @@ impl Lent {
         if lent.buffer.readonly() {
             return Err(mismatched(
                 "read_only",
-                format!("{} is read-only: give an array that can be written", lent.name),
+                format!("{} is read-only; give a writable array", lent.name),
             ));
         }
         Ok(lent)
@@ -91,7 +95,7 @@ impl Lent {
         &self.shape
     }
 
-    /// Whether these are the bytes of elements of another type.
+    /// Returns `true` if these are the bytes of elements of another type.
     pub(crate) fn is_raw(&self, dtype: DType) -> bool {
         self.dtype == DType::U8 && dtype != DType::U8
     }
@@ -104,21 +108,21 @@ impl Lent {
             let (needed, given) = (numel * dtype.element_bytes()?, self.buffer.len_bytes());
             if needed != given {
                 let message =
-                    format!("{name} has {given} bytes, and {} of {dtype} are {needed}", shape_text(shape));
+                    format!("{name} has {given} bytes, but {} of {dtype} needs {needed}", shape_text(shape));
                 return Err(mismatched("shape", message));
             }
             return Ok(());
         }
         if self.dtype != dtype {
             let message = format!(
-                "{name} is of {}, and {dtype} is needed: give its elements, or their bytes as u8",
+                "{name} has dtype {}, but {dtype} is needed; give elements of {dtype}, or their bytes as u8",
                 self.dtype
             );
             return Err(mismatched("dtype", message));
         }
         if self.shape != shape && self.shape != [numel] {
             let (given, needed) = (shape_text(&self.shape), shape_text(shape));
-            return Err(mismatched("shape", format!("{name} has the shape {given}, and {needed} is needed")));
+            return Err(mismatched("shape", format!("{name} has the shape {given}, but {needed} is needed")));
         }
         Ok(())
     }
@@ -134,19 +138,22 @@ impl Lent {
         if self.buffer.len_bytes() == 0 {
             return &[];
         }
-        // SAFETY: the buffer is C-contiguous, so that its `len_bytes` bytes lie from `buf_ptr` on; they stay where they are while
-        // `self.buffer` holds the export, as long as this borrow at least. That nobody writes them meanwhile is what callers
-        // of every function that reads arrays are asked for, as with NumPy's own functions.
+        // SAFETY: the buffer is C-contiguous, so its `len_bytes` bytes begin at `buf_ptr`; they are not
+        // relocated while `self.buffer` holds the export, at least as long as this borrow. Callers of every
+        // function that reads arrays must not write them meanwhile, as with NumPy's own functions.
         unsafe { std::slice::from_raw_parts(self.buffer.buf_ptr().cast::<u8>(), self.buffer.len_bytes()) }
     }
 
-    /// Its bytes, to be written. Requires that it was made for writing, and that [`check_apart`] was called for what is lent beside it.
+    /// Borrows its bytes for writing.
+    ///
+    /// Requires that it was made for writing, and that [`check_apart`] was called for all arrays of the call.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         if self.buffer.len_bytes() == 0 || self.buffer.readonly() {
             return &mut [];
         }
-        // SAFETY: as in `bytes`; the memory may be written, since the buffer is not read-only, and this borrow of `self` is the only
-        // one. Other arrays over the same memory are refused by `check_apart` before anything is written.
+        // SAFETY: as in `bytes`; the memory may be written, since the buffer is not read-only, and this
+        // borrow of `self` is the only one. `check_apart` rejects other arrays over the same memory before
+        // any write.
         unsafe { std::slice::from_raw_parts_mut(self.buffer.buf_ptr().cast::<u8>(), self.buffer.len_bytes()) }
     }
 }
@@ -156,14 +163,14 @@ pub(crate) fn check_apart(sources: &[Lent], targets: &[Lent]) -> Answer<()> {
     let both = sources.iter().map(|lent| (lent, false)).chain(targets.iter().map(|lent| (lent, true)));
     let mut all: Vec<(&Lent, bool)> = both.filter(|(lent, _)| lent.buffer.len_bytes() > 0).collect();
     all.sort_by_key(|(lent, is_target)| (lent.addresses().start, !is_target));
-    // The one that reaches furthest of all before, and of the targets before.
+    // The array with the highest end so far, and the target with the highest end so far.
     let (mut furthest, mut furthest_target): (Option<&Lent>, Option<&Lent>) = (None, None);
     let end = |lent: Option<&Lent>| lent.map_or(0, |lent| lent.addresses().end);
     for (lent, is_target) in all {
         let before = if is_target { furthest } else { furthest_target };
         if let Some(other) = before.filter(|other| other.addresses().end > lent.addresses().start) {
             let message =
-                format!("{} and {} share memory: give targets memory of their own", other.name, lent.name);
+                format!("{} and {} share memory; give each target separate memory", other.name, lent.name);
             return Err(mismatched("aliasing", message));
         }
         if lent.addresses().end > end(furthest) {
@@ -205,7 +212,7 @@ pub(crate) fn make<'py>(
     made.cast_into::<PyList>().map_err(|error| PyErr::from(error).into())
 }
 
-/// A new array of NumPy, or a memoryview where NumPy has no such elements or is not there.
+/// Makes a new NumPy array, or a memoryview if NumPy has no such element type or is not installed.
 pub(crate) fn new<'py>(py: Python<'py>, dtype: DType, shape: &[usize]) -> Answer<Bound<'py, PyAny>> {
     let arguments = (dtype.framework_name(), dtype.element_bytes()?, PyTuple::new(py, shape)?);
     let half = py.import(HALF)?;
@@ -223,7 +230,7 @@ pub(crate) fn seen<'py>(
     memory.py().import(HALF)?.call_method1("seen", arguments)
 }
 
-/// The dtype of NumPy that elements have; none where NumPy or ml_dtypes is not there, or has no such type.
+/// The NumPy dtype of an element type; `None` if NumPy or ml_dtypes is not installed, or has no such type.
 pub(crate) fn numpy_dtype(py: Python<'_>, dtype: DType) -> Option<Bound<'_, PyAny>> {
     dtype.element_bytes().ok()?;
     let found = py.import(HALF).ok()?.call_method1("numpy_dtype", (dtype.framework_name(),)).ok()?;

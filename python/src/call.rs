@@ -26,7 +26,7 @@ fn text_of(key: &str, object: &Bound<'_, PyAny>) -> Answer<String> {
     if let Ok(text) = object.cast::<PyString>() {
         return Ok(words(text)?.into_owned());
     }
-    // Numbers of NumPy are neither int nor float, and say which they are.
+    // NumPy numbers are neither int nor float: `item` converts them.
     if let Ok(dims) = object.getattr("ndim")
         && dims.extract::<usize>().is_ok_and(|dims| dims == 0)
     {
@@ -35,7 +35,7 @@ fn text_of(key: &str, object: &Bound<'_, PyAny>) -> Answer<String> {
     let Ok(items) = items(object) else {
         let found = type_name(object);
         return Err(PyTypeError::new_err(format!(
-            "the argument {key} is a number, a flag, a word or a list of whole numbers, not {found}"
+            "the argument `{key}` must be a number, a bool, a str or a list of ints, not {found}"
         ))
         .into());
     };
@@ -52,9 +52,9 @@ pub(crate) fn call(text: &str, arguments: Option<&Bound<'_, PyDict>>) -> Answer<
         }
         let key: String = texts::text(&key)?;
         if matches!(call, OpCall::Rule(_)) {
-            return Err(refused("rule", format!("{call} is a rule and takes no argument {key}")));
+            return Err(refused("rule", format!("`{call}` is a rule and takes no argument `{key}`")));
         }
-        // As the notation reads it, so that what is printed is read again.
+        // Parsed by the notation, so that the printed call round-trips.
         let alone: OpCall = format!("it({key}={})", text_of(&key, &value)?).parse()?;
         if let Some(value) = alone.argument(&key) {
             call = call.with(&key, value.clone());
@@ -76,7 +76,7 @@ fn value_to_python<'py>(py: Python<'py>, value: &Argument) -> PyResult<Bound<'py
     }
 }
 
-/// The arguments that a call says, by name.
+/// The explicit arguments of a call, by name.
 pub(crate) fn arguments<'py>(py: Python<'py>, call: &OpCall) -> PyResult<Bound<'py, PyDict>> {
     let all = PyDict::new(py);
     match call {

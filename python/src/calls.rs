@@ -1,4 +1,4 @@
-//! A plan as a framework's calls of one rank, between strided views and on the groups that the framework has.
+//! A plan as one rank's framework calls, between strided views and on the framework's groups.
 
 use std::sync::Arc;
 
@@ -25,20 +25,22 @@ pub(crate) fn views(list: &[View]) -> Vec<PyView> {
 /// The groups of a framework, by name.
 type Groups = Vec<(String, Vec<usize>)>;
 
-/// An op, and of each term where it begins and which views it has.
+/// An op, and for each operand its start and its range of views.
 type Combined = (String, Vec<(usize, usize, usize)>);
 
 pub(crate) fn name(op: CombineOp) -> String {
     op.to_string()
 }
 
-/// The groups that a framework has made, as (name, members in the framework's order); none is made by itself.
-#[pyclass(frozen, name = "Offers", module = "reshard")]
+/// The process groups that a framework has made, as (name, members in the framework's order).
+///
+/// None is made automatically.
+#[pyclass(frozen, name = "FrameworkGroups", module = "reshard")]
 #[derive(Clone)]
 pub(crate) struct PyOffers(pub(crate) Arc<FrameworkGroups>);
 
 impl PyOffers {
-    /// Offers, or what they are made of: a dict from names to members, or pairs of them.
+    /// Reads groups: an instance, a dict from names to members, or pairs of them.
     pub(crate) fn of(groups: Option<&Bound<'_, PyAny>>) -> Answer<PyOffers> {
         if let Some(made) = groups.and_then(|groups| groups.cast::<PyOffers>().ok()) {
             return Ok(made.get().clone());
@@ -88,7 +90,7 @@ impl PyOffers {
     fn __repr__(&self) -> String {
         let groups: Vec<String> =
             self.0.iter().map(|o| format!("({:?}, {:?})", o.name(), o.members())).collect();
-        format!("Offers([{}])", groups.join(", "))
+        format!("FrameworkGroups([{}])", groups.join(", "))
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> Reduced<'py, (Groups,)> {
@@ -96,7 +98,7 @@ impl PyOffers {
     }
 }
 
-/// One call of one rank: what is packed, what is called, and where it lands.
+/// One call of one rank: the packed elements, the call, and the views that it writes.
 #[pyclass(frozen, name = "RankCall", module = "reshard")]
 pub(crate) struct PyRankCall {
     calls: Arc<Vec<RankCall>>,
@@ -112,7 +114,7 @@ impl PyRankCall {
 #[pymethods]
 impl PyRankCall {
     fn __reduce__(&self) -> PyResult<()> {
-        not_pickled::<PyRankCall>("pickle the plan, and call the same method of it again")
+        not_pickled::<PyRankCall>("pickle the plan, and call the same method on it")
     }
 
     fn __copy__(slf: Py<Self>) -> Py<Self> {
@@ -129,7 +131,7 @@ impl PyRankCall {
         self.get().step
     }
 
-    /// What is called: local, all_gather, reduce_scatter, all_reduce, all_to_all or messages.
+    /// The kind of call: local, all_gather, reduce_scatter, all_reduce, all_to_all or messages.
     #[getter]
     fn kind(&self) -> &'static str {
         match self.get().call {
@@ -142,13 +144,13 @@ impl PyRankCall {
         }
     }
 
-    /// The group whose members make this call together, as (name, members), or None.
+    /// The group whose members make this call, as (name, members), or None.
     #[getter]
     fn group(&self) -> Option<(String, Vec<usize>)> {
         self.get().call.group().map(|offer| (offer.name().to_owned(), offer.members().to_vec()))
     }
 
-    /// How the framework combines two terms, where it reduces.
+    /// The op with which the framework combines two partial values, if it reduces.
     #[getter]
     fn op(&self) -> Option<String> {
         match &self.get().call {
@@ -162,32 +164,36 @@ impl PyRankCall {
         }
     }
 
-    /// What is sent, as (rank, elements): to every member of an all-to-all, none included, or to the ranks of messages.
+    /// The elements sent, as (rank, elements).
+    ///
+    /// An all-to-all lists every member, also with 0 elements; messages list their receivers.
     #[getter]
     fn sends(&self) -> Vec<(usize, usize)> {
         self.exchanged(|sends, _| sends)
     }
 
-    /// What is received, likewise.
+    /// The elements received, in the same form.
     #[getter]
     fn receives(&self) -> Vec<(usize, usize)> {
         self.exchanged(|_, receives| receives)
     }
 
-    /// What is read of the source.
+    /// The views of the source buffer that are packed.
     #[getter]
     fn pack(&self) -> Vec<PyView> {
         views(&self.get().pack)
     }
 
-    /// What is written of the target.
+    /// The views of the target buffer that are written.
     #[getter]
     fn unpack(&self) -> Vec<PyView> {
         views(&self.get().unpack)
     }
 
-    /// How terms that were received one by one combine: the op, and for each term in the order of combining (where it begins in what was
-    /// received, the first and one past the last of its views of `unpack`); or None.
+    /// The combination of operands that were received separately; or None.
+    ///
+    /// It has the op, and for each operand in the order of combining its start in the received elements, and
+    /// its first and one past its last view in `unpack`.
     #[getter]
     fn combine(&self) -> Option<Combined> {
         let combine = self.get().combine.as_ref()?;
@@ -195,13 +201,13 @@ impl PyRankCall {
         Some((name(combine.op), terms.collect()))
     }
 
-    /// The op with whose identity the target is filled before anything lands, if it is.
+    /// The op with whose identity the target is filled before anything is written to it, or None.
     #[getter]
     fn fill(&self) -> Option<String> {
         self.get().fill.map(name)
     }
 
-    /// What the target is divided by when all has landed.
+    /// The divisor of the target after all elements were written.
     #[getter]
     fn divisor(&self) -> usize {
         self.get().divisor
@@ -225,15 +231,15 @@ impl PyRankCall {
         self.get().packed_len()
     }
 
-    /// Elements that the call brings.
+    /// Elements that the call receives.
     #[getter]
     fn received_len(&self) -> usize {
         self.get().received_len()
     }
 
-    /// Whether the rank is there only because all members of a group must be: nothing moves, and the buffer stays.
+    /// `True` if the rank takes part without data, because the call is collective, and keeps its buffer.
     #[getter]
-    fn attends(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.get().is_idle()
     }
 
@@ -274,7 +280,7 @@ impl PyRankCall {
     }
 }
 
-/// All calls of one rank, in order: each reads what the one before has written.
+/// All calls of one rank, in order: each reads the buffer that the one before has written.
 #[pyclass(frozen, name = "RankCalls", module = "reshard")]
 pub(crate) struct PyRankCalls {
     all: RankCalls,
@@ -290,7 +296,7 @@ impl PyRankCalls {
 #[pymethods]
 impl PyRankCalls {
     fn __reduce__(&self) -> PyResult<()> {
-        not_pickled::<PyRankCalls>("pickle the plan, and call the same method of it again")
+        not_pickled::<PyRankCalls>("pickle the plan, and call the same method on it")
     }
 
     fn __copy__(slf: Py<Self>) -> Py<Self> {
@@ -343,7 +349,9 @@ impl PyRankCalls {
         self.all.to_string()
     }
 
-    /// What the calls of all ranks do to their sources, ranks in order, by definition: slowly, and to be compared with.
+    /// Runs the calls of all ranks on their sources, in rank order, by definition.
+    ///
+    /// It is slow: a reference for comparison.
     #[staticmethod]
     fn interpret<'py>(
         py: Python<'py>,

@@ -1,11 +1,11 @@
-//! Checkpoints: opened, read by region, compared, and written anew over another mesh.
+//! Checkpoints: opening, reading by region, comparing, and resharding to another mesh.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PySlice, PyTuple};
-use reshard_checkpoint::{Checkpoint, Fusion, Options, OutputFormat, PlacementSpec, diff};
+use reshard_checkpoint::{Checkpoint, Fusion, OutputFormat, PlacementSpec, ReshardOptions, diff};
 use reshard_kernels::DType;
 use reshard_sharding::{Interval, Region};
 
@@ -22,14 +22,14 @@ use crate::sharding::PySharding;
 use crate::texts::{Names, text};
 use crate::wanted::Wanted;
 
-/// The tensors of a file or a folder, whatever wrote them; opening reads headers only.
+/// The tensors of a file or a folder in any supported format; opening reads headers only.
 #[pyclass(frozen, name = "Checkpoint", module = "reshard")]
 pub(crate) struct PyCheckpoint {
     checkpoint: Arc<Checkpoint>,
     path: PathBuf,
 }
 
-/// A tensor of a checkpoint: what its header says.
+/// The metadata of a tensor in a checkpoint.
 #[pyclass(frozen, get_all, name = "CheckpointTensor", module = "reshard")]
 #[derive(Clone)]
 pub(crate) struct PyCheckpointTensor {
@@ -37,13 +37,13 @@ pub(crate) struct PyCheckpointTensor {
     name: String,
     /// The type of its elements.
     dtype: PyDType,
-    /// The shape of the whole.
+    /// The shape of the global tensor.
     shape: Vec<usize>,
-    /// The sharding that it has in the files; None where it is whole or in chunks.
+    /// Its sharding in the files; None if it is stored whole or in chunks.
     sharding: Option<PySharding>,
-    /// How many chunks make it up, where it is cut in chunks of any sizes.
+    /// The number of chunks, if it is stored in chunks of arbitrary sizes.
     chunks: Option<usize>,
-    /// The bytes of the whole.
+    /// The bytes of the global tensor.
     bytes: u64,
 }
 
@@ -55,12 +55,12 @@ impl PyCheckpointTensor {
     }
 }
 
-/// The type of elements, of the name that safetensors has for it.
+/// Parses an element type by its name in safetensors.
 fn dtype_of(name: &str) -> Answer<DType> {
     Ok(name.to_lowercase().parse()?)
 }
 
-/// What indices of a dim are asked for.
+/// Reads the requested indices of a dim.
 fn interval(object: &Bound<'_, PyAny>, extent: usize) -> Answer<Vec<Interval>> {
     let whole = |start: usize, len: usize| if len == 0 { Vec::new() } else { vec![Interval { start, len }] };
     if let Ok(slice) = object.cast::<PySlice>() {
@@ -68,14 +68,17 @@ fn interval(object: &Bound<'_, PyAny>, extent: usize) -> Answer<Vec<Interval>> {
         if asked.step != 1 {
             return Err(refused(
                 "usage",
-                format!("a region is of slices without steps, and not of steps of {}", asked.step),
+                format!("the slices of a region must have step 1, not {}", asked.step),
             ));
         }
         return Ok(whole(asked.start.unsigned_abs(), asked.slicelength));
     }
     let (start, stop): (usize, usize) = number(object)?;
     if start > stop || stop > extent {
-        return Err(refused("usage", format!("from {start} to {stop} is not in a dim of {extent}")));
+        return Err(refused(
+            "usage",
+            format!("the range {start} to {stop} is outside a dim of size {extent}"),
+        ));
     }
     Ok(whole(start, stop - start))
 }
@@ -89,7 +92,10 @@ impl PyCheckpoint {
     ) -> Answer<PyCheckpoint> {
         let checkpoint = py.detach(|| match (dead, fill_from) {
             (None, None) => Checkpoint::open(Some(&path)).map_err(Into::into),
-            (None, Some(_)) => Err(refused("usage", "say which ranks are dead: dead=[3, 5]")),
+            (None, Some(_)) => Err(refused(
+                "usage",
+                "`fill_from` needs `dead`, a list of the missing ranks such as `dead=[3, 5]`",
+            )),
             (Some(dead), None) => Ok(Checkpoint::open_degraded(&path, &dead)?.whole()?),
             (Some(dead), Some(other)) => {
                 let other = Checkpoint::open(Some(&other))?;
@@ -99,7 +105,7 @@ impl PyCheckpoint {
         Ok(PyCheckpoint { checkpoint: Arc::new(checkpoint), path })
     }
 
-    /// Another one, made of this.
+    /// Wraps a checkpoint derived from this one.
     fn made_of(&self, checkpoint: Checkpoint) -> PyCheckpoint {
         PyCheckpoint { checkpoint: Arc::new(checkpoint), path: self.path.clone() }
     }
@@ -131,26 +137,28 @@ impl PyCheckpoint {
 
     /// The tensors whose names one of the patterns matches: globs, or regular expressions between slashes.
     #[pyo3(signature = (*patterns))]
-    fn only(&self, patterns: Names) -> Answer<PyCheckpoint> {
+    fn filter(&self, patterns: Names) -> Answer<PyCheckpoint> {
         Ok(self.made_of(self.checkpoint.filter(patterns.0.iter().map(|pattern| &pattern[..]))?))
     }
 
-    /// The same tensors by other names: `"s/^model/decoder/"`.
+    /// The same tensors, renamed: `"s/^model/decoder/"`.
     fn renamed(&self, #[pyo3(from_py_with = text)] rename: &str) -> Answer<PyCheckpoint> {
         Ok(self.made_of(self.checkpoint.renamed(rename)?))
     }
 
-    /// Whole tensors in place of their parts: `"*.qkv.weight = *.q.weight + *.k.weight + *.v.weight by 8"`.
+    /// Fuses parts into whole tensors: `"*.qkv.weight = *.q.weight + *.k.weight + *.v.weight by 8"`.
     fn fused(&self, #[pyo3(from_py_with = text)] fusion: &str) -> Answer<PyCheckpoint> {
         Ok(self.made_of(self.checkpoint.fused(&fusion.parse::<Fusion>()?)?))
     }
 
-    /// Parts in place of whole tensors, said in the same way; a number before a part says how many shares it has.
+    /// Splits whole tensors into parts, in the notation of `fused`.
+    ///
+    /// A number before a part is its number of shares.
     fn split(&self, #[pyo3(from_py_with = text)] fusion: &str) -> Answer<PyCheckpoint> {
         Ok(self.made_of(self.checkpoint.split(&fusion.parse::<Fusion>()?)?))
     }
 
-    /// The same tensors, those of floating point rounded to this type: to the nearest, ties to even.
+    /// The same tensors, with floating-point elements rounded to this type: to nearest, ties to even.
     fn cast(&self, dtype: DTypeArgument) -> Answer<PyCheckpoint> {
         Ok(self.made_of(self.checkpoint.cast(dtype.0.name())?))
     }
@@ -173,33 +181,33 @@ impl PyCheckpoint {
         self.checkpoint.tensors().iter().map(reshard_checkpoint::Tensor::name).collect()
     }
 
-    /// The tensors: what their headers say.
+    /// The metadata of all tensors.
     #[getter]
     fn tensors<'py>(&self, py: Python<'py>) -> Answer<Bound<'py, PyTuple>> {
         let all = self.checkpoint.tensors().iter().map(|tensor| self.tensor(tensor));
         Ok(PyTuple::new(py, all.collect::<Answer<Vec<_>>>()?)?)
     }
 
-    /// What the header of a tensor says.
+    /// The metadata of a tensor.
     fn __getitem__(&self, #[pyo3(from_py_with = text)] name: &str) -> Answer<PyCheckpointTensor> {
         self.tensor(self.checkpoint.tensor(name)?)
     }
 
-    /// The mesh that its shardings are over; None where its tensors are whole.
+    /// The mesh of its shardings; None if its tensors are stored whole.
     #[getter]
     fn mesh(&self) -> Option<PyMesh> {
         self.checkpoint.mesh().cloned().map(PyMesh)
     }
 
-    /// Whether a manifest has checksums of it, which `verify` compares.
+    /// `True` if a manifest has checksums for it, which `verify` compares.
     #[getter]
     fn has_checksums(&self) -> bool {
         self.checkpoint.has_checksums()
     }
 
-    /// The free texts that its writer left for readers.
+    /// The metadata texts of its writer.
     #[getter]
-    fn texts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let all = PyDict::new(py);
         for (key, text) in self.checkpoint.metadata() {
             all.set_item(key, text)?;
@@ -207,33 +215,37 @@ impl PyCheckpoint {
         Ok(all)
     }
 
-    /// The names of what is in it and is no tensor.
+    /// The names of the entries that are not tensors.
     #[getter]
     fn others(&self) -> Vec<String> {
         self.checkpoint.objects().iter().map(|object| object.name().to_owned()).collect()
     }
 
-    /// The bytes of an entry that is no tensor: what `torch.save` wrote. They are copied, never run.
+    /// The bytes of an entry that is not a tensor, as `torch.save` wrote them.
+    ///
+    /// They are copied, never unpickled.
     fn object<'py>(
         &self,
         py: Python<'py>,
         #[pyo3(from_py_with = text)] name: &str,
     ) -> Answer<Bound<'py, PyBytes>> {
         let bytes = py.detach(|| self.checkpoint.object(name))?;
-        // Where there is no memory for them Python says so.
+        // Python raises the error if memory for the bytes cannot be allocated.
         Ok(PyBytes::new_with(py, bytes.len(), |room| {
             room.copy_from_slice(&bytes);
             Ok(())
         })?)
     }
 
-    /// How many bytes of tensors have been read; headers do not count.
+    /// The number of tensor bytes read so far; headers do not count.
     #[getter]
     fn bytes_read(&self) -> u64 {
         self.checkpoint.bytes_read()
     }
 
-    /// A tensor, or a region of it: a slice or a pair of start and stop for each dim. No byte more is read.
+    /// Reads a tensor or a region of it: for each dim a slice, or a pair of start and stop.
+    ///
+    /// Reads no other bytes of it.
     #[pyo3(signature = (name, region=None))]
     fn read<'py>(
         &self,
@@ -247,7 +259,7 @@ impl PyCheckpoint {
         if given.len() > shape.len() {
             return Err(refused(
                 "usage",
-                format!("{name} has {} dims, and the region {}", shape.len(), given.len()),
+                format!("`{name}` has {} dims, but the region has {}", shape.len(), given.len()),
             ));
         }
         let all = PySlice::full(py).into_any();
@@ -258,7 +270,7 @@ impl PyCheckpoint {
         self.made(py, dtype_of(&tensor.dtype())?, &local, || self.checkpoint.read(name, &region))
     }
 
-    /// What a rank of a sharding holds of a tensor. No byte more is read.
+    /// Reads the shard of a tensor on a rank of a sharding. Reads no other bytes of the tensor.
     fn shard<'py>(
         &self,
         py: Python<'py>,
@@ -271,7 +283,7 @@ impl PyCheckpoint {
         self.made(py, dtype, &local, || self.checkpoint.shard(name, &sharding.0, rank))
     }
 
-    /// Reads everything, and compares all checksums and all replicas; what is wrong is listed.
+    /// Reads everything, and compares all checksums and all replicas; returns a list of problems.
     #[pyo3(signature = (*, progress=None))]
     fn verify(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> Answer<PyVerified> {
         let mut progress = Progress::of(py, progress)?;
@@ -279,7 +291,7 @@ impl PyCheckpoint {
         Ok(PyVerified(progress.answer(made)?))
     }
 
-    /// What it does not have in common with another; texts, files and shardings do not count.
+    /// Compares the tensors of two checkpoints; texts, files and shardings do not count.
     #[pyo3(signature = (other, *, progress=None))]
     fn diff(
         &self,
@@ -292,15 +304,18 @@ impl PyCheckpoint {
         Ok(PyDifference(progress.answer(made)?))
     }
 
-    /// Writes it anew over another mesh: a file for each rank and `sharding.json` in the folder `out`, or whole tensors where `out` ends in
-    /// `.safetensors`. It appears whole or not at all.
+    /// Reshards the checkpoint to another mesh. The output appears whole or not at all.
     ///
-    /// `to` is a sharding for all tensors that have its dims, or a dict from patterns of names to placements, of which the first that
-    /// matches wins. `format` is `"rank_files"`, `"dcp"` or `"dcp_safetensors"` for a distributed checkpoint of PyTorch, or
-    /// `"safetensors"` for whole tensors in several files with an index. With `unchecked` nothing is compared or read back; `force`
-    /// replaces the output of an earlier call; with `resume` it goes on where an earlier call for the same was killed; `progress` is
-    /// called with bytes and all bytes.
-    #[pyo3(signature = (mesh, to, out, *, tensor=None, format="rank_files", force=false, resume=false, unchecked=false, progress=None))]
+    /// `out` is a folder with a file for each rank and `sharding.json`, or a file of whole tensors if it ends
+    /// in `.safetensors`.
+    ///
+    /// `to` is a sharding for all tensors that have its dims, or a dict from patterns of names to placements,
+    /// of which the first that matches wins. `format` is `"rank_files"`, `"dcp"` or `"dcp_safetensors"` for a
+    /// distributed checkpoint of PyTorch, or `"safetensors"` for whole tensors in several files with an
+    /// index. With `verify=False` nothing is verified; `force` replaces the output of an earlier call; `resume`
+    /// continues an earlier call with the same arguments that was killed; `progress` is called with bytes and
+    /// total bytes.
+    #[pyo3(signature = (mesh, to, out, *, format="rank_files", force=false, resume=false, verify=true, progress=None))]
     #[allow(clippy::too_many_arguments, reason = "keywords of Python")]
     fn reshard(
         &self,
@@ -308,11 +323,10 @@ impl PyCheckpoint {
         mesh: MeshArgument,
         to: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = text)] out: PathBuf,
-        #[pyo3(from_py_with = text)] tensor: Option<String>,
         #[pyo3(from_py_with = text)] format: &str,
         force: bool,
         resume: bool,
-        unchecked: bool,
+        verify: bool,
         progress: Option<Py<PyAny>>,
     ) -> Answer<PyResharded> {
         let format = match format {
@@ -324,7 +338,7 @@ impl PyCheckpoint {
                 return Err(refused(
                     "usage",
                     format!(
-                        "format is {other:?}, and should be \"rank_files\", \"dcp\", \"dcp_safetensors\" or \"safetensors\""
+                        "unknown format {other:?}; expected one of: \"rank_files\", \"dcp\", \"dcp_safetensors\", \"safetensors\""
                     ),
                 ));
             }
@@ -337,14 +351,13 @@ impl PyCheckpoint {
         let mut progress = Progress::of(py, progress)?;
         let report = py.detach(|| -> Result<_, reshard_checkpoint::Error> {
             let spec = PlacementSpec::new(rules.iter().map(|(pattern, to)| (pattern.as_str(), to.as_str())))?;
-            let options = Options {
+            let options = ReshardOptions {
                 to: for_all,
-                tensor,
                 format,
                 force,
                 resume,
                 strict: false,
-                unchecked,
+                verify,
                 file_bytes: None,
                 observer: Some(&mut progress),
             };
@@ -364,17 +377,17 @@ impl PyCheckpoint {
     ) -> Answer<Bound<'py, PyAny>> {
         let bytes = py.detach(read)?;
         if dtype.element_bytes().is_err() {
-            // Elements that share bytes are bytes.
+            // NumPy has no elements that share bytes: return the bytes.
             return arrays::of(py, DType::U8, &[bytes.len()], &bytes);
         }
         arrays::of(py, dtype, shape, &bytes)
     }
 }
 
-/// Opens what a path is: a file or a folder of safetensors, of this library, of PyTorch or of NumPy. Reads headers only.
+/// Opens a file or a folder of safetensors, of this library, of PyTorch or of NumPy. Reads headers only.
 ///
-/// The files of `dead` ranks of a folder of rank files are not read: what other ranks hold as well is read from those, and what
-/// nobody else holds from the checkpoint `fill_from`.
+/// The files of `dead` ranks of a folder of rank files are not read: replicas on other ranks are read
+/// instead, and regions without a replica from the checkpoint `fill_from`.
 #[pyfunction]
 #[pyo3(signature = (path, *, dead=None, fill_from=None))]
 fn open_checkpoint(
@@ -386,10 +399,10 @@ fn open_checkpoint(
     PyCheckpoint::opened(py, path, dead, fill_from)
 }
 
-/// What a rank holds of the tensors of a checkpoint, by name: no byte more is read.
+/// Reads the shards of a rank of the tensors of a checkpoint, by name. Reads no other bytes.
 ///
-/// `to` is a sharding for all tensors that have its dims, or a dict from patterns of names to placements, of which the first that
-/// matches wins. `names` are the tensors that are wanted, all where none are said.
+/// `to` is a sharding for all tensors that have its dims, or a dict from patterns of names to placements, of
+/// which the first that matches wins. `names` selects tensors; the default is all.
 #[pyfunction]
 #[pyo3(signature = (path, mesh, to, rank, *, names=None))]
 fn load<'py>(

@@ -1,70 +1,70 @@
-//! What is answered about checkpoints: what a check found, what two have not in common, what was written anew.
+//! Reports on checkpoints: verification, comparison and resharding.
 
 use pyo3::prelude::*;
 
-/// What a checkpoint was found to be: `problems` is empty if all is well.
-#[pyclass(frozen, name = "Verified", module = "reshard")]
+/// The result of a verification; `problems` is empty if the checkpoint is correct.
+#[pyclass(frozen, name = "VerifyReport", module = "reshard")]
 pub(crate) struct PyVerified(pub(crate) reshard_checkpoint::VerifyReport);
 
 #[pymethods]
 impl PyVerified {
     fn __repr__(&self) -> String {
-        format!("<Verified {} tensors, {} problems>", self.0.tensors, self.0.problems.len())
+        format!("<VerifyReport {} tensors, {} problems>", self.0.tensors, self.0.problems.len())
     }
 
     fn __bool__(&self) -> bool {
         self.0.problems.is_empty()
     }
 
-    /// What is wrong, in the order of the tensors.
+    /// The problems, in the order of the tensors.
     #[getter]
     fn problems(&self) -> Vec<String> {
         self.0.problems.iter().map(ToString::to_string).collect()
     }
 
-    /// How many tensors there are.
+    /// The number of tensors.
     #[getter]
     fn tensors(&self) -> usize {
         self.0.tensors
     }
 
-    /// How many shards of tensors were read.
+    /// The number of shards that were read.
     #[getter]
     fn shards(&self) -> usize {
         self.0.shards
     }
 
-    /// How many bytes of tensors were read.
+    /// The number of tensor bytes that were read.
     #[getter]
     fn bytes(&self) -> u64 {
         self.0.bytes
     }
 
-    /// Whether there are checksums to compare them with.
+    /// `True` if the checkpoint has checksums to compare with.
     #[getter]
     fn checksums(&self) -> bool {
         self.0.checksums
     }
 }
 
-/// What two checkpoints do not have in common; true where that is nothing.
-#[pyclass(frozen, name = "Difference", module = "reshard")]
+/// The differences of two checkpoints; true if they are equal.
+#[pyclass(frozen, name = "DiffReport", module = "reshard")]
 pub(crate) struct PyDifference(pub(crate) reshard_checkpoint::DiffReport);
 
 #[pymethods]
 impl PyDifference {
     fn __repr__(&self) -> String {
         let how = if self.0.equal { "equal" } else { "different" };
-        format!("<Difference: {how}, {} tensors in both>", self.0.tensors)
+        format!("<DiffReport: {how}, {} tensors in both>", self.0.tensors)
     }
 
-    /// Whether they are equal as tensors.
+    /// `True` if both are equal as tensors.
     #[getter]
     fn equal(&self) -> bool {
         self.0.equal
     }
 
-    /// How many tensors both have.
+    /// The number of tensors that both have.
     #[getter]
     fn tensors(&self) -> usize {
         self.0.tensors
@@ -82,7 +82,7 @@ impl PyDifference {
         self.0.only_second.clone()
     }
 
-    /// Tensors that both have and that differ: the name, how, and the index of the first element that differs.
+    /// Tensors of both that differ: name, kind of difference, and index of the first element that differs.
     #[getter]
     fn different(&self) -> Vec<(String, String, Option<Vec<usize>>)> {
         let one = |d: &reshard_checkpoint::TensorDiff| (d.name.clone(), d.what.clone(), d.first.clone());
@@ -90,24 +90,24 @@ impl PyDifference {
     }
 }
 
-/// What a checkpoint that was written anew is: all of it has been verified, where that was not left out.
-#[pyclass(frozen, name = "Resharded", module = "reshard")]
+/// The report of a resharded checkpoint; it was verified unless that was switched off.
+#[pyclass(frozen, name = "JobReport", module = "reshard")]
 pub(crate) struct PyResharded(pub(crate) reshard_checkpoint::JobReport);
 
 #[pymethods]
 impl PyResharded {
     fn __repr__(&self) -> String {
-        format!("<Resharded {} tensors, {} bytes>", self.0.tensors.len(), self.0.bytes)
+        format!("<JobReport {} tensors, {} bytes>", self.0.tensors.len(), self.0.bytes)
     }
 
-    /// Every tensor: its name, the sharding that it had, and the one that it has.
+    /// Every tensor: its name, its sharding before, and its sharding after.
     #[getter]
     fn tensors(&self) -> Vec<(String, String, String)> {
         let one = |t: &reshard_checkpoint::TensorReport| (t.name.clone(), t.from.clone(), t.to.clone());
         self.0.tensors.iter().map(one).collect()
     }
 
-    /// Why tensors are replicated although the wish was another, by name.
+    /// The reasons for which tensors are replicated in place of the requested sharding, by name.
     #[getter]
     fn replicated(&self) -> Vec<(String, String)> {
         let one = |t: &reshard_checkpoint::TensorReport| Some((t.name.clone(), t.fallback_reason.clone()?));
@@ -120,32 +120,32 @@ impl PyResharded {
         self.0.bytes
     }
 
-    /// Bytes that an earlier call for the same had done, which was killed.
+    /// Bytes that an earlier, killed call with the same arguments had written.
     #[getter]
     fn resumed_bytes(&self) -> u64 {
         self.0.resumed_bytes
     }
 
-    /// How many elements were finite and past the largest number of the type that they were rounded to, by tensor.
+    /// By tensor, the number of finite elements that became infinite when rounded to the new dtype.
     #[getter]
     fn became_infinite(&self) -> Vec<(String, u64)> {
         let one = |t: &reshard_checkpoint::TensorReport| (t.name.clone(), t.overflowed);
         self.0.tensors.iter().map(one).filter(|(_, count)| *count > 0).collect()
     }
 
-    /// How long it took, in seconds.
+    /// The time taken, in seconds.
     #[getter]
     fn seconds(&self) -> f64 {
         self.0.seconds
     }
 
-    /// Whether every byte is as it should be; false where nobody looked.
+    /// `True` if every byte was verified; false if verification was switched off.
     #[getter]
     fn verified(&self) -> bool {
         self.0.verified
     }
 
-    /// What was written, and where.
+    /// The files that were written.
     #[getter]
     fn written(&self) -> Vec<String> {
         self.0.written.clone()

@@ -1,4 +1,4 @@
-//! Ranks that save what they hold, from whatever thread or process.
+//! Writing a checkpoint by all ranks, from any thread or process.
 
 use std::path::PathBuf;
 
@@ -16,8 +16,10 @@ use crate::numbers::number;
 use crate::sharding::PySharding;
 use crate::texts::text;
 
-/// A checkpoint that ranks are writing: each saves its own shards, and one commits. Nothing half-written is ever one.
-#[pyclass(frozen, name = "Writer", module = "reshard")]
+/// A checkpoint that ranks are writing: each saves its shards, and one commits.
+///
+/// It is never visible half-written.
+#[pyclass(frozen, name = "CheckpointWriter", module = "reshard")]
 pub(crate) struct PyWriter(CheckpointWriter);
 
 #[pymethods]
@@ -38,7 +40,7 @@ impl PyWriter {
             let (name, of): (String, Bound<'_, PyAny>) = text(&item)?;
             let Ok((dtype, sharding)) = of.extract::<(Bound<'_, PyAny>, PyRef<'_, PySharding>)>() else {
                 return Err(PyTypeError::new_err(format!(
-                    "tensor `{name}` is to be a pair of an element type and a Sharding, not {}",
+                    "tensor `{name}` must be given as a pair of an element type and a Sharding, not {}",
                     type_name(&of)
                 ))
                 .into());
@@ -55,7 +57,7 @@ impl PyWriter {
         Ok(PyWriter(writer))
     }
 
-    /// Takes part in what another process has begun in the folder `out`, and whose token this is.
+    /// Joins the checkpoint that another process has begun in the folder `out`, by its token.
     #[staticmethod]
     fn join(
         py: Python<'_>,
@@ -65,13 +67,13 @@ impl PyWriter {
         Ok(PyWriter(py.detach(|| CheckpointWriter::join(&out, token))?))
     }
 
-    /// What other processes join by.
+    /// The token with which other processes join.
     #[getter]
     fn token(&self) -> &str {
         self.0.token()
     }
 
-    /// The name of the element type and the shape of what a rank saves of a tensor.
+    /// The element type and the shape of the shard that a rank saves of a tensor.
     fn expects(
         &self,
         #[pyo3(from_py_with = text)] tensor: &str,
@@ -81,7 +83,7 @@ impl PyWriter {
         Ok((dtype.to_lowercase(), shape))
     }
 
-    /// Writes all that a rank holds: a dict from the names of all tensors to its shards.
+    /// Writes all shards of a rank: a dict from the names of all tensors to arrays.
     fn save(
         &self,
         py: Python<'_>,
@@ -89,7 +91,7 @@ impl PyWriter {
         shards: &Bound<'_, PyDict>,
     ) -> Answer<()> {
         let mut file = py.detach(|| self.0.rank(rank))?;
-        // A list of the items: an array may be of a class whose methods change the dict.
+        // Copy the dict to a list: methods of an array class may change the dict.
         for (name, array) in shards
             .items()
             .iter()
@@ -100,12 +102,13 @@ impl PyWriter {
             let dtype: DType = dtype.to_lowercase().parse()?;
             let (found, has, bytes) = arrays::whole(&array, &name)?;
             if found != dtype {
-                let message = format!("tensor `{name}`: its shard is {found}, and what is saved is {dtype}");
+                let message =
+                    format!("tensor `{name}`: the shard is {found}, but the checkpoint has {dtype}");
                 return Err(refused("dtype", message));
             }
             if has != shape {
                 let message = format!(
-                    "tensor `{name}`: its shard has the shape {has:?}, and rank {rank} saves {shape:?}"
+                    "tensor `{name}`: the shard has the shape {has:?}, but rank {rank} saves {shape:?}"
                 );
                 return Err(refused("shape", message));
             }
@@ -114,12 +117,12 @@ impl PyWriter {
         Ok(py.detach(|| file.finish())?)
     }
 
-    /// Puts the checkpoint in place. Refused while a rank has not saved, and where replicas differ.
+    /// Commits the checkpoint; an error while a rank has not saved, or if replicas differ.
     fn commit(&self, py: Python<'_>) -> Answer<()> {
         Ok(py.detach(|| self.0.commit())?)
     }
 
-    /// Puts it in place if every rank has saved and nobody else does; says whether it did.
+    /// Commits if every rank has saved and no other process commits; returns `True` if it did.
     fn commit_if_last(&self, py: Python<'_>) -> Answer<bool> {
         Ok(py.detach(|| self.0.commit_if_last())?)
     }

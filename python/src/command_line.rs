@@ -18,7 +18,7 @@ fn main(py: Python<'_>, #[pyo3(from_py_with = listed)] arguments: Vec<String>) -
     })
 }
 
-/// What the command line answers to these arguments: its exit status, what it prints and what it reports.
+/// Runs the command line with these arguments; returns its exit status, standard output and standard error.
 #[pyfunction]
 fn run(py: Python<'_>, #[pyo3(from_py_with = listed)] arguments: Vec<String>) -> (u8, String, String) {
     py.detach(|| {

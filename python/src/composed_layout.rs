@@ -22,7 +22,7 @@ pub(crate) struct PyComposed(pub(crate) ComposedLayout);
 
 operations! {
     PyComposed {
-        /// A composition from its notation, or from what is applied last, an offset, and what is applied first.
+        /// A composition from its notation, or from the outer function, an offset and the inner layout.
         #[new]
         #[pyo3(signature = (outer, offset=0, inner=None))]
         fn new(outer: &Bound<'_, PyAny>, #[pyo3(from_py_with = number)] offset: i64, inner: Option<&PyLayout>) -> Answer<PyComposed> {
@@ -31,7 +31,7 @@ operations! {
             };
             let given = values::value(outer)?;
             let outer = given.to_outer().ok_or_else(|| {
-                refused("parse", format!("expected a layout or a swizzle to apply last, found {given}"))
+                refused("parse", format!("expected a layout or a swizzle as the outer function, found {given}"))
             })?;
             Ok(PyComposed(ComposedLayout::partial(outer, offset, inner.0.clone())))
         }
@@ -44,7 +44,7 @@ operations! {
             self.compose(py, other)
         }
 
-        /// What is applied last: a layout or a swizzle.
+        /// The outer function, applied last: a layout or a swizzle.
         #[getter]
         fn outer(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
             match self.0.outer() {
@@ -53,25 +53,25 @@ operations! {
             }
         }
 
-        /// What is added between.
+        /// The offset added between both.
         #[getter]
         fn offset(&self) -> i64 {
             self.0.offset()
         }
 
-        /// What is applied first.
+        /// The inner layout, applied first.
         #[getter]
         fn inner(&self) -> PyLayout {
             PyLayout(self.0.inner().clone())
         }
 
-        /// Whether it has a value at every index.
+        /// `True` if it has a value at every index.
         #[getter]
         fn is_total(&self) -> bool {
             self.0.is_total()
         }
 
-        /// How many indices it has.
+        /// The number of indices.
         #[getter]
         fn size(&self) -> i64 {
             self.0.size()
@@ -99,19 +99,19 @@ operations! {
             Ok(py.detach(|| self.0.values())?)
         }
 
-        /// The layout that it is, or `NotRepresentable` with the proof that it is none.
+        /// The equal layout, or `NotRepresentable` with the proof that there is none.
         fn to_layout(&self, py: Python<'_>) -> Answer<PyLayout> {
             Ok(PyLayout(py.detach(|| self.0.to_layout())?))
         }
 
         /// The first value, and the layout of the differences from it.
-        #[allow(clippy::wrong_self_convention, reason = "the name that it has in Rust")]
+        #[allow(clippy::wrong_self_convention, reason = "the name in Rust")]
         fn from_first_value(&self, py: Python<'_>) -> Answer<(i64, PyLayout)> {
             let (first, layout) = py.detach(|| self.0.from_first_value())?;
             Ok((first, PyLayout(layout)))
         }
 
-        /// This function and a number.
+        /// The sum of this function and a number.
         fn plus(&self, #[pyo3(from_py_with = number)] number: i64) -> Answer<PyComposed> {
             Ok(PyComposed(self.0.plus(number)?))
         }
@@ -125,51 +125,51 @@ operations! {
             (self.0.size() <= SHOWN_CELLS).then(|| self.svg(py).ok()).flatten()
         }
     }
-    coalesce(; profile) = Coalesce "The same function, its inner layout coalesced."
-    filter() = Filter "Without modes of stride 0 and extent 1."
-    filter_zeros() = FilterZeros "With extent 1 where the stride is 0."
-    flatten() = Flatten "All leaves as modes."
-    reversed() = Reversed "The modes from right to left."
+    coalesce(; profile) = Coalesce "Returns the same function, with its inner layout coalesced."
+    filter() = Filter "Removes modes of stride 0 and extent 1."
+    filter_zeros() = FilterZeros "Sets the extent to 1 where the stride is 0."
+    flatten() = Flatten "Returns all leaves as modes."
+    reversed() = Reversed "Reverses the order of the modes."
     compose(other) = Composition "R(i) = self(other(i)); other may be a tiler."
     compose_extended(other) = CompositionExtended "The same, with the last leaf of the inner layout unbounded."
-    complement(; bound) = Complement "What fills the gaps of self up to the bound."
+    complement(; bound) = Complement "Returns the layout that fills the gaps of self up to the bound."
     right_inverse() = RightInverse "self(R(i)) = i."
     left_inverse() = LeftInverse "R(self(i)) = i."
     logical_divide(tiler) = LogicalDivide "(tile, rest), by mode for a tiler."
     zipped_divide(tiler) = ZippedDivide "((tiles), (rests))."
     tiled_divide(tiler) = TiledDivide "((tiles), rest, ...)."
     flat_divide(tiler) = FlatDivide "(tile, ..., rest, ...)."
-    logical_divide_extended(tiler) = LogicalDivideExtended "(tile, rest) with the last leaf of what is divided unbounded."
-    zipped_divide_extended(tiler) = ZippedDivideExtended "((tiles), (rests)) of that."
-    tiled_divide_extended(tiler) = TiledDivideExtended "((tiles), rest, ...) of that."
-    flat_divide_extended(tiler) = FlatDivideExtended "(tile, ..., rest, ...) of that."
+    logical_divide_extended(tiler) = LogicalDivideExtended "(tile, rest), with the last leaf of self unbounded."
+    zipped_divide_extended(tiler) = ZippedDivideExtended "((tiles), (rests)), with the last leaf of self unbounded."
+    tiled_divide_extended(tiler) = TiledDivideExtended "((tiles), rest, ...), with the last leaf of self unbounded."
+    flat_divide_extended(tiler) = FlatDivideExtended "(tile, ..., rest, ...), with the last leaf of self unbounded."
     logical_product(tiler) = LogicalProduct "(self, copies of self after the tiler), by mode for a tiler."
     zipped_product(tiler) = ZippedProduct "((self), (copies))."
     tiled_product(tiler) = TiledProduct "((self), copies, ...)."
     flat_product(tiler) = FlatProduct "(self, ..., copies, ...)."
-    local_tile(tiler, pattern) = LocalTile "The tiles that the pattern leaves open (None), from where they begin on."
-    local_partition(threads, thread) = LocalPartition "What a thread has of self, from where it begins on."
+    local_tile(tiler, pattern) = LocalTile "Returns the tiles that the pattern leaves open (None), and their offset."
+    local_partition(threads, thread) = LocalPartition "Returns the part of self that a thread has, and its offset."
     thread_partition(tile, threads) = ThreadPartition "self as ((thread, value), rests), by a (thread, value) layout of a tile."
     max_common_layout(other) = MaxCommonLayout "self(R(i)) = i = other(R(i))."
-    max_common_vector(other) = MaxCommonVector "How many elements can move at once."
-    slice(pattern) = Slice "The modes that the pattern leaves open (None)."
-    slice_and_offset(pattern) = SliceAndOffset "The function of the open modes, with the value of the fixed ones."
+    max_common_vector(other) = MaxCommonVector "Returns the number of elements that one copy can transfer."
+    slice(pattern) = Slice "Returns the modes that the pattern leaves open (None)."
+    slice_and_offset(pattern) = SliceAndOffset "Returns the function of the open modes, and the value of the fixed ones."
     take(begin, end) = Take "Modes [begin, end)."
-    append(mode; rank) = Append "The modes and another, or as many of it as make so many modes."
-    prepend(mode; rank) = Prepend "Another mode and the modes, or as many of it as make so many modes."
-    replace(k, mode) = Replace "Another mode in place of mode k."
-    group(begin, end) = Group "Modes [begin, end) as one mode."
-    split(shape) = Split "self cut into modes of these sizes."
-    mode(k) = Mode "Mode k."
-    upcast(width) = Upcast "Elements so many times as wide."
-    downcast(width) = Downcast "Elements so many times as narrow."
-    bank_ways(element, access) = BankWays "Accesses at self(i) of elements of so many bytes: the most words of one of 32 banks."
-    same_function(other) = SameFunction "Whether self(i) = other(i) for all i, on the same domain."
-    is_injective() = Injective "Whether different indices have different values; None where that is not known."
-    is_surjective_onto(bound) = Surjective "Whether the values are exactly [0, bound)."
-    is_disjoint(other) = Disjoint "Whether 0 is the only value of both; None where that is not known."
-    is_compatible(other) = Compatible "Whether the shape of other refines that of self."
-    is_congruent(other) = Congruent "Whether both are nested alike."
+    append(mode; rank) = Append "Appends a mode, repeatedly up to the given rank."
+    prepend(mode; rank) = Prepend "Prepends a mode, repeatedly up to the given rank."
+    replace(k, mode) = Replace "Replaces mode k."
+    group(begin, end) = Group "Groups modes [begin, end) into one mode."
+    split(shape) = Split "Splits self into modes of these sizes."
+    mode(k) = Mode "Returns mode k."
+    upcast(width) = Upcast "Reinterprets the elements as `width` times wider."
+    downcast(width) = Downcast "Reinterprets the elements as `width` times narrower."
+    bank_ways(element, access) = BankWays "Returns the bank conflicts of accesses at self(i): the largest number of words in one of 32 banks."
+    is_equivalent(other) = SameFunction "Returns `True` if self(i) = other(i) for all i, on the same domain."
+    is_injective() = Injective "Returns True if different indices have different values; None if that is not known."
+    is_surjective_onto(bound) = Surjective "Returns True if the values are exactly [0, bound)."
+    is_disjoint(other) = Disjoint "Returns True if 0 is the only value of both; None if that is not known."
+    is_compatible(other) = Compatible "Returns True if the shape of other refines that of self."
+    is_congruent(other) = Congruent "Returns True if both have the same nesting."
 }
 
 /// An exclusive or of index bits, such as `Swizzle("Sw<3,4,3>")` or `Swizzle(3, 4, 3)`.
@@ -187,7 +187,7 @@ by_notation! { PySwizzle {
         Ok(PySwizzle(Swizzle::new(number(bits)?, base, shift)?))
     }
 
-    /// How many bits change.
+    /// The number of bits that change.
     #[getter]
     fn bits(&self) -> u8 {
         self.0.bits()
@@ -199,13 +199,13 @@ by_notation! { PySwizzle {
         self.0.base()
     }
 
-    /// How far the bits that they are combined with are from them.
+    /// The distance from the bits that change to the bits that they are combined with.
     #[getter]
     fn shift(&self) -> i8 {
         self.0.shift()
     }
 
-    /// Whether different indices have different values.
+    /// `True` if different indices have different values.
     #[getter]
     fn is_bijective(&self) -> bool {
         self.0.is_bijective()
@@ -221,7 +221,7 @@ by_notation! { PySwizzle {
         self.0.inverse().map(PySwizzle)
     }
 
-    /// This one after another one, if both together are one.
+    /// The swizzle that applies `first` and then this one, if there is one.
     fn after(&self, first: &PySwizzle) -> Option<PySwizzle> {
         self.0.after(first.0).map(PySwizzle)
     }

@@ -38,13 +38,13 @@ by_notation! { PyDType {
         self.0.bits()
     }
 
-    /// Bytes of one element; f4 and f6, whose elements share bytes, are refused.
+    /// Bytes of one element; an error for f4 and f6, whose elements share bytes.
     #[getter]
-    fn item_bytes(&self) -> Answer<usize> {
+    fn element_bytes(&self) -> Answer<usize> {
         Ok(self.0.element_bytes()?)
     }
 
-    /// Whether the elements are integers.
+    /// `True` if the elements are integers.
     #[getter]
     fn is_integral(&self) -> bool {
         self.0.is_integral()
@@ -56,7 +56,7 @@ by_notation! { PyDType {
 pub(crate) struct DTypeArgument(pub(crate) DType);
 
 impl DTypeArgument {
-    /// The type where none is said.
+    /// The default type.
     pub(crate) const F32: DTypeArgument = DTypeArgument(DType::F32);
 }
 
@@ -87,7 +87,7 @@ impl<'py> FromPyObject<'_, 'py> for DTypeArgument {
         };
         by_name(&name).map(DTypeArgument).ok_or_else(|| {
             let known = DType::ALL.map(DType::name).join(", ");
-            refused("dtype", format!("no element type is `{name}`; there are {known}")).into()
+            refused("dtype", format!("unknown dtype `{name}`; expected one of: {known}")).into()
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use reshard_kernels::DType;
 
-/// A binary float of at most 16 bits: bits of its exponent and of its mantissa, the bias, and which values are no numbers.
+/// A binary float of at most 16 bits: exponent bits, mantissa bits, bias, and the encoding of special values.
 struct Small {
     exponent: u32,
     mantissa: u32,
@@ -10,7 +10,7 @@ struct Small {
     special: Special,
 }
 
-/// The values of a small float that are no finite numbers.
+/// The encoding of infinities and NaNs in a small float.
 #[derive(Clone, Copy)]
 enum Special {
     /// The largest exponent: infinities, and NaNs with a mantissa.
@@ -40,7 +40,7 @@ impl Small {
     }
 }
 
-/// The number that the bytes of one element are. Numbers that print alike have their bits with them.
+/// Prints the number of one element's bytes; numbers whose text is ambiguous are followed by their bits.
 pub(crate) fn element_text(dtype: DType, bytes: &[u8]) -> String {
     let join = |n: u64, byte: &u8| (n << 8) | u64::from(*byte);
     let bits = if cfg!(target_endian = "little") {

@@ -1,4 +1,4 @@
-//! Plans carried out by the threads of this process.
+//! Plans executed by the threads of this process.
 
 use std::sync::Mutex;
 
@@ -12,18 +12,18 @@ use crate::buffers::{Lent, check_apart, make};
 use crate::failure::{Answer, mismatched};
 use crate::shards::{check_shards, lend_shards};
 
-/// Worlds that have nothing to do, with the process that made them: threads do not go with a fork.
+/// Idle worlds, with the process that made them: threads do not survive a fork.
 static IDLE: Mutex<Vec<(u32, World)>> = Mutex::new(Vec::new());
 
-/// How many worlds are kept, and of how many ranks at most.
+/// The number of worlds that are cached, and the most ranks of one.
 const KEPT: (usize, usize) = (4, 64);
 
-/// A world of so many ranks, one that is there or a new one.
+/// Returns a world of `ranks` ranks, a cached or a new one.
 fn world_of(ranks: usize) -> Result<World, Error> {
-    // A lock that somebody held when the process was forked stays locked: then nothing is kept.
+    // A lock that a thread held during a fork stays locked: then nothing is cached.
     if let Ok(mut idle) = IDLE.try_lock() {
         let here = std::process::id();
-        // What another process made has no threads to join.
+        // The threads of worlds from another process do not exist here, so they cannot be joined.
         idle.extract_if(.., |(process, _)| *process != here).for_each(std::mem::forget);
         if let Some(at) = idle.iter().position(|(_, world)| world.size() == ranks) {
             return Ok(idle.remove(at).1);
@@ -32,7 +32,7 @@ fn world_of(ranks: usize) -> Result<World, Error> {
     World::new(ranks)
 }
 
-/// Keeps a world for the next plan, in place of the one that was kept the longest.
+/// Caches a world for the next plan, in place of the oldest one.
 fn keep(world: World) {
     let (most, ranks) = KEPT;
     if world.size() > ranks {
@@ -49,7 +49,9 @@ fn keep(world: World) {
     drop(oldest);
 }
 
-/// Carries a plan out on arrays, a thread for every rank, without the interpreter's lock; into `out`, or new arrays like the first shard.
+/// Executes a plan on arrays, with a thread for every rank, without the interpreter lock.
+///
+/// It writes to `out`, or to new arrays like the first shard.
 pub(crate) fn run<'py>(
     py: Python<'py>,
     plan: &Plan,

@@ -1,40 +1,40 @@
-//! What the library refuses, as Python exceptions: one sentence, and the kind that machines read.
+//! Library errors as Python exceptions: a one-line message, and a kind for machines.
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::{PyTypeInfo, create_exception};
 
+create_exception!(reshard, ReshardError, PyValueError, "A rejected request; `kind` is the error code.");
 create_exception!(
     reshard,
+    NotRepresentable,
     ReshardError,
-    PyValueError,
-    "What the library refuses; `kind` is the word that machines read."
-);
-create_exception!(reshard, NotRepresentable, ReshardError, "A function that no layout is, with the proof.");
-create_exception!(
-    reshard,
-    NeedsRedistribute,
-    ReshardError,
-    "A view that is not free: `sharding` is the notation of one from which it is, `elements` what the worst rank lacks."
+    "A function that no layout represents, with the proof."
 );
 create_exception!(
     reshard,
-    Mismatch,
+    NeedsRedistribution,
     ReshardError,
-    "Values that do not belong together, such as shards of another plan."
+    "A view that needs communication: `sharding` is the sharding to redistribute to first, `elements` the number of elements that the worst rank lacks."
+);
+create_exception!(
+    reshard,
+    PlanMismatch,
+    ReshardError,
+    "Values that do not match, such as shards of another plan."
 );
 create_exception!(
     reshard,
     EngineError,
     PyRuntimeError,
-    "What failed while a plan was carried out: `rank`, `step` and `group` say where, and are None where that is not known."
+    "A failure while a plan was executed: `rank`, `step` and `group` are its location, or None if unknown."
 );
 
-/// An exception on its way to Python.
+/// An exception to be raised in Python.
 #[derive(Debug)]
 pub(crate) struct Failure(PyErr);
 
-/// What a method of a class answers.
+/// The result of a method.
 pub(crate) type Answer<T> = Result<T, Failure>;
 
 impl From<Failure> for PyErr {
@@ -49,10 +49,10 @@ impl From<PyErr> for Failure {
     }
 }
 
-/// The most bytes of a sentence: a longer one quotes an argument that is no text for people.
+/// The most bytes of a message: a longer one quotes an argument that is not readable text.
 const MOST_BYTES: usize = 2000;
 
-/// A sentence without its middle, where it is longer than people read.
+/// Shortens a message by its middle if it is longer than a person reads.
 fn shortened(message: String) -> String {
     if message.len() <= MOST_BYTES {
         return message;
@@ -64,7 +64,7 @@ fn shortened(message: String) -> String {
     format!("{} .. {}", &message[..begin], &message[end..])
 }
 
-/// An exception of this class with a sentence and attributes.
+/// Makes an exception of this class with a message and attributes.
 fn raised<E: PyTypeInfo>(
     message: String,
     attributes: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<()>,
@@ -83,17 +83,17 @@ pub(crate) fn refused(kind: &str, message: impl Into<String>) -> Failure {
     let message = message.into();
     match kind {
         "not_representable" => raised::<NotRepresentable>(message, |error| error.setattr("kind", kind)),
-        "mismatch" => raised::<Mismatch>(message, |error| error.setattr("kind", kind)),
+        "mismatch" => raised::<PlanMismatch>(message, |error| error.setattr("kind", kind)),
         _ => raised::<ReshardError>(message, |error| error.setattr("kind", kind)),
     }
 }
 
-/// A `Mismatch` of this kind: arrays that are not what is asked for.
+/// Makes a `PlanMismatch` of this kind: arrays that are not as required.
 pub(crate) fn mismatched(kind: &str, message: impl Into<String>) -> Failure {
-    raised::<Mismatch>(message.into(), |error| error.setattr("kind", kind))
+    raised::<PlanMismatch>(message.into(), |error| error.setattr("kind", kind))
 }
 
-/// What is wrong with arguments is a refusal, what goes wrong between ranks is an `EngineError`.
+/// Errors of arguments become a `ReshardError`, errors between ranks an `EngineError`.
 impl From<reshard_collectives::Error> for Failure {
     fn from(error: reshard_collectives::Error) -> Failure {
         use reshard_collectives::Error as E;
@@ -135,7 +135,7 @@ impl From<reshard_layout::Error> for Failure {
 impl From<reshard_sharding::Error> for Failure {
     fn from(error: reshard_sharding::Error) -> Failure {
         if let reshard_sharding::Error::NeedsRedistribution { first, elements, .. } = &error {
-            return raised::<NeedsRedistribute>(error.to_string(), |raised| {
+            return raised::<NeedsRedistribution>(error.to_string(), |raised| {
                 raised.setattr("kind", error.code())?;
                 raised.setattr("sharding", first)?;
                 raised.setattr("elements", *elements)
@@ -168,13 +168,13 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add("ReshardError", py.get_type::<ReshardError>())?;
     module.add("NotRepresentable", py.get_type::<NotRepresentable>())?;
-    module.add("NeedsRedistribute", py.get_type::<NeedsRedistribute>())?;
-    module.add("Mismatch", py.get_type::<Mismatch>())?;
+    module.add("NeedsRedistribution", py.get_type::<NeedsRedistribution>())?;
+    module.add("PlanMismatch", py.get_type::<PlanMismatch>())?;
     module.add("EngineError", py.get_type::<EngineError>())?;
-    // What Python code raises has a kind, too.
+    // Exceptions raised by Python code have a kind, too.
     py.get_type::<ReshardError>().setattr("kind", "refused")?;
     py.get_type::<NotRepresentable>().setattr("kind", "not_representable")?;
-    py.get_type::<Mismatch>().setattr("kind", "mismatch")?;
+    py.get_type::<PlanMismatch>().setattr("kind", "mismatch")?;
     let failed = py.get_type::<EngineError>();
     failed.setattr("kind", "failed")?;
     ["rank", "step", "group"].iter().try_for_each(|part| failed.setattr(*part, py.None()))

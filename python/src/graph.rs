@@ -1,4 +1,4 @@
-//! Graphs: what a program is made of, before it is typed.
+//! Graphs: programs before they are typed.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,11 +10,11 @@ use reshard_sharding::ShardingType;
 use crate::arguments::{MeshArgument, ShapeArgument};
 use crate::call::call;
 use crate::dtype::{DTypeArgument, PyDType};
-use crate::elaborator::PyElaborator;
 use crate::failure::{Answer, refused};
 use crate::mesh::PyMesh;
 use crate::program::PyProgram;
 use crate::sequences::{listed, listed_if_any};
+use crate::solver::PyElaborator;
 use crate::stop::stoppable;
 use crate::table::{PyTable, standard, table_or_standard};
 use crate::texts::text;
@@ -36,7 +36,7 @@ impl PyGraph {
     }
 }
 
-/// The value of a name.
+/// Returns the value of a name.
 pub(crate) fn value(graph: &Graph, name: &str) -> Answer<ValueId> {
     let reason = || Error::Graph { reason: format!("there is no value {name}") };
     graph.value(name).ok_or_else(|| reason().into())
@@ -50,12 +50,12 @@ fn names(graph: &Graph, values: &[ValueId]) -> Vec<String> {
     values.iter().map(|v| graph.name(*v).to_owned()).collect()
 }
 
-/// Texts as slices of them.
+/// Borrows texts as slices.
 pub(crate) fn slices(texts: &[String]) -> Vec<&str> {
     texts.iter().map(String::as_str).collect()
 }
 
-/// A type of a value, by its text; ` on` and a name say on which mesh.
+/// Parses a sharding type; ` on` and a name select its mesh.
 fn type_of(meshes: &Meshes, shape: &[usize], text: &str) -> Answer<ShardingType> {
     match text.rsplit_once(" on ") {
         None => Ok(ShardingType::parse(meshes.first(), shape, text)?),
@@ -105,7 +105,7 @@ impl PyGraph {
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> Answer<(Bound<'py, PyAny>, (String,))> {
         if !Arc::ptr_eq(self.lock().table(), &standard()) {
-            return Err(refused("pickle", "a graph with a table of its own is not pickled"));
+            return Err(refused("pickle", "a graph with a custom op table cannot be pickled"));
         }
         Ok((py.get_type::<PyGraph>().getattr("parse")?, (self.__str__(),)))
     }
@@ -119,7 +119,8 @@ impl PyGraph {
     }
 
     fn __eq__(&self, other: &PyGraph) -> bool {
-        // One lock at a time: the other may be this graph, or be compared with it elsewhere.
+        // Never hold two locks: both may be the same graph, or another thread may compare them in the other
+        // order.
         let one = self.lock().clone();
         let two = other.lock().clone();
         one == two
@@ -145,7 +146,7 @@ impl PyGraph {
         names(&graph, &inputs)
     }
 
-    /// The gradients that are asked for: of which value, and which value is the gradient of which.
+    /// The gradients that are requested: the differentiated value, and pairs of a value and its gradient.
     #[getter]
     fn gradients(&self) -> Vec<(String, Vec<(String, String)>)> {
         let graph = self.lock();
@@ -156,13 +157,13 @@ impl PyGraph {
         graph.gradients().map(each).collect()
     }
 
-    /// How many values it has.
+    /// The number of values.
     #[getter]
     fn values(&self) -> usize {
         self.lock().values()
     }
 
-    /// How many statements it has.
+    /// The number of statements.
     #[getter]
     fn statements(&self) -> usize {
         self.lock().statements()
@@ -188,27 +189,28 @@ impl PyGraph {
         Ok(PyDType(graph.dtype(value(&graph, name)?)))
     }
 
-    /// Sets the element type of what the last op made, where the op leaves that open: of a factory such as `ones`, and of
-    /// what is made of integers or truth values.
+    /// Sets the element type of the results of the last op, where the op leaves that open.
+    ///
+    /// These are factories such as `ones`, and ops on integers or truth values.
     fn set_dtype(&self, #[pyo3(from_py_with = text)] name: &str, dtype: DTypeArgument) -> Answer<()> {
         let mut graph = self.lock();
         let v = value(&graph, name)?;
         Ok(graph.set_dtype(v, dtype.0)?)
     }
 
-    /// What a value is said to be, as text; None where nobody says.
-    fn pinned(&self, #[pyo3(from_py_with = text)] name: &str) -> Answer<Option<String>> {
+    /// The sharding constraint of a value, as text; None if it has none.
+    fn constraint(&self, #[pyo3(from_py_with = text)] name: &str) -> Answer<Option<String>> {
         let graph = self.lock();
         let is = graph.constraint(value(&graph, name)?);
         Ok(is.map(|is| graph.meshes().type_text(is)))
     }
 
-    /// Adds a mesh over ranks of the first, on which values can be.
+    /// Adds a mesh over ranks of the first, which values can use.
     fn add_mesh(&self, #[pyo3(from_py_with = text)] name: &str, mesh: MeshArgument) -> Answer<()> {
         Ok(self.lock().add_mesh(name, &mesh.0)?)
     }
 
-    /// A value that comes from outside, in a type such as `"S(0),R"` or `"S(0) on experts"`.
+    /// Adds an input, of a type such as `"S(0),R"` or `"S(0) on experts"`.
     fn input(
         &self,
         #[pyo3(from_py_with = text)] name: &str,
@@ -220,7 +222,7 @@ impl PyGraph {
         Ok(name.to_owned())
     }
 
-    /// Calls an op on values; the names of what it makes, where they are not given.
+    /// Calls an op on values; returns the names of its results, which are generated if not given.
     #[pyo3(signature = (op, inputs, names=vec![], **arguments))]
     fn apply(
         &self,
@@ -236,8 +238,8 @@ impl PyGraph {
         Ok(self::names(&graph, &made))
     }
 
-    /// Says what a value is: what makes it is moved to that.
-    fn pin(
+    /// Constrains the sharding type of a value: its producer's result is redistributed to that type.
+    fn constrain(
         &self,
         #[pyo3(from_py_with = text)] name: &str,
         #[pyo3(from_py_with = text)] r#type: &str,
@@ -248,7 +250,7 @@ impl PyGraph {
         Ok(graph.constrain(v, is)?)
     }
 
-    /// Gives the op that makes a value its strategy: what its inputs have to be, and what it makes of them.
+    /// Sets the strategy of the op that computes a value: the shardings of its inputs and of its outputs.
     fn strategy(
         &self,
         #[pyo3(from_py_with = text)] name: &str,
@@ -260,8 +262,8 @@ impl PyGraph {
         Ok(graph.strategy(v, &slices(&inputs), &slices(&outputs))?)
     }
 
-    /// The same tensor in another type, by a name.
-    fn moved(
+    /// Redistributes a value to another type, by a name.
+    fn redistribute(
         &self,
         #[pyo3(from_py_with = text)] from_: &str,
         #[pyo3(from_py_with = text)] name: &str,
@@ -274,7 +276,9 @@ impl PyGraph {
         Ok(name.to_owned())
     }
 
-    /// The gradient of the sum of the elements of a value with respect to others; without `wrt`, to all inputs that have one.
+    /// The gradient of the sum of a value's elements with respect to `wrt`.
+    ///
+    /// By default to all inputs that have one.
     #[pyo3(signature = (loss, wrt=None, names=None))]
     fn gradient(
         &self,
@@ -296,31 +300,33 @@ impl PyGraph {
         Ok(self::names(&graph, &made))
     }
 
-    /// What is made from here on has no gradient.
+    /// Marks that values computed from here on have no gradient.
     fn no_grad(&self) {
         self.lock().no_grad();
     }
 
-    /// Code that runs on every coordinate of some axes, as JAX's `shard_map`: `body(region, *values)` is called once, with the values as it
-    /// takes them, and gives back values, of which is claimed what they are.
+    /// Adds per-device code over some axes, like JAX's `shard_map`.
     ///
-    /// A value is taken, and claimed, as `R`, `I`, `P` or `S(d)`, a word for each axis.
-    fn local(
+    /// `body(region, *values)` is called once, with the operands in their declared types, and returns values
+    /// of the out_specs.
+    ///
+    /// Operands and results are declared as `R`, `I`, `P` or `S(d)`, with one letter for each axis.
+    fn shard_map(
         &self,
         py: Python<'_>,
         axes: &Bound<'_, PyAny>,
-        #[pyo3(from_py_with = listed)] takes: Vec<(String, String)>,
-        #[pyo3(from_py_with = listed)] claims: Vec<String>,
+        #[pyo3(from_py_with = listed)] in_specs: Vec<(String, String)>,
+        #[pyo3(from_py_with = listed)] out_specs: Vec<String>,
         body: &Bound<'_, PyAny>,
     ) -> Answer<Vec<String>> {
-        crate::local_region::local(py, self, axes, &takes, &claims, body)
+        crate::local_region::local(py, self, axes, &in_specs, &out_specs, body)
     }
 
-    /// The typed program: what nobody said is chosen, and what somebody did is checked.
-    #[pyo3(signature = (elaborator=None))]
-    fn elaborate(&self, py: Python<'_>, elaborator: Option<&PyElaborator>) -> Answer<PyProgram> {
-        let (graph, elaborator) = (self.lock().clone(), PyElaborator::or_new(elaborator));
-        let program = stoppable(py, || elaborator.solve(&graph))??;
+    /// The typed program: open types are solved, and given ones are checked.
+    #[pyo3(signature = (solver=None))]
+    fn solve(&self, py: Python<'_>, solver: Option<&PyElaborator>) -> Answer<PyProgram> {
+        let (graph, solver) = (self.lock().clone(), PyElaborator::or_new(solver));
+        let program = stoppable(py, || solver.solve(&graph))??;
         Ok(PyProgram(Arc::new(program)))
     }
 }

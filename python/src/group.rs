@@ -19,17 +19,17 @@ use crate::value::{by_notation, hash_of};
 /// More ranks than this are not listed.
 const MOST_LISTED: usize = 1 << 20;
 
-/// Succeeds if so many ranks may be listed.
+/// Succeeds if `ranks` ranks may be listed.
 pub(crate) fn check_listed(ranks: usize) -> Answer<()> {
     if ranks > MOST_LISTED {
         let message =
-            format!("these are {ranks} ranks, and at most {MOST_LISTED} are listed: ask for them one by one");
+            format!("cannot list {ranks} ranks, more than the limit of {MOST_LISTED}; query single ranks");
         return Err(refused("too_many_ranks", message));
     }
     Ok(())
 }
 
-/// The rank that a number is; none where it is out of the range of ranks.
+/// Converts a number to a rank; `None` if it is out of the range of ranks.
 pub(crate) fn rank_of(object: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
     match object.extract::<usize>() {
         Ok(rank) => Ok(Some(rank)),
@@ -38,7 +38,7 @@ pub(crate) fn rank_of(object: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
     }
 }
 
-/// Where the members of a group are, from the lowest one on, such as `GroupPattern("4:2")`.
+/// The offsets of a group's members from the lowest one, such as `GroupPattern("4:2")`.
 #[pyclass(frozen, eq, hash, name = "GroupPattern", module = "reshard")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct PyGroupPattern(pub(crate) GroupPattern);
@@ -56,7 +56,7 @@ by_notation! { PyGroupPattern {
         self.0.layout().cloned().map(PyLayout)
     }
 
-    /// How many members there are.
+    /// The number of members.
     #[getter]
     fn size(&self) -> usize {
         self.0.size()
@@ -78,12 +78,12 @@ by_notation! { PyGroupPattern {
         Ok(ProcessGroup::new(self.0.clone(), first)?.iter().collect())
     }
 
-    /// Whether a communicator of the other pattern serves this one.
-    fn is_served_by(&self, other: &PyGroupPattern) -> bool {
+    /// `True` if a communicator of the other pattern can be used for this one.
+    fn is_covered_by(&self, other: &PyGroupPattern) -> bool {
         self.0.is_covered_by(&other.0)
     }
 
-    /// Whether a rank of a group of this pattern is the only one that it shares with any group of the other.
+    /// `True` if a group of this pattern shares at most one rank with any group of the other.
     fn is_orthogonal_to(&self, other: &PyGroupPattern) -> bool {
         self.0.is_orthogonal_to(&other.0)
     }
@@ -106,8 +106,7 @@ impl<'py> FromPyObject<'_, 'py> for PatternArgument {
             return Ok(PatternArgument(words(&text)?.parse().map_err(Failure::from)?));
         }
         let name = type_name(&object);
-        let message =
-            format!("a group pattern is a GroupPattern, a Layout or a notation such as '4:2', not {name}");
+        let message = format!("expected a GroupPattern, a Layout or a notation such as '4:2', found {name}");
         Err(pyo3::exceptions::PyTypeError::new_err(message))
     }
 }
@@ -139,7 +138,7 @@ by_notation! { PyProcessGroup {
         self.0.first()
     }
 
-    /// How many members there are.
+    /// The number of members.
     #[getter]
     fn size(&self) -> usize {
         self.0.size()
@@ -161,16 +160,16 @@ by_notation! { PyProcessGroup {
     }
 
     /// The member of this number, in ascending order, or None.
-    fn member(&self, #[pyo3(from_py_with = number)] number: usize) -> Option<usize> {
+    fn rank_at(&self, #[pyo3(from_py_with = number)] number: usize) -> Option<usize> {
         self.0.rank_at(number)
     }
 
     /// The number of a member, or None for other ranks.
-    fn position(&self, #[pyo3(from_py_with = number)] rank: usize) -> Option<usize> {
+    fn group_rank(&self, #[pyo3(from_py_with = number)] rank: usize) -> Option<usize> {
         self.0.group_rank(rank)
     }
 
-    /// How many members are below a rank.
+    /// The number of members below a rank.
     fn below(&self, #[pyo3(from_py_with = number)] rank: usize) -> usize {
         self.0.below(rank)
     }
@@ -195,7 +194,7 @@ by_notation! { PyProcessGroups {
         hash_of(self.0.to_string())
     }
 
-    /// The groups that XLA's `replica_groups` say: V1 `{{0,1},{2,3}}`, V2 `[2,2]<=[4]` or V3 `mesh['x'=4] {'x':(1)2}`.
+    /// Reads XLA's `replica_groups`: V1 `{{0,1},{2,3}}`, V2 `[2,2]<=[4]` or V3 `mesh['x'=4] {'x':(1)2}`.
     #[staticmethod]
     fn from_replica_groups(#[pyo3(from_py_with = text)] text: &str) -> Answer<PyProcessGroups> {
         Ok(PyProcessGroups(text.parse::<ReplicaGroups>()?.groups()?))
@@ -229,7 +228,7 @@ by_notation! { PyProcessGroups {
         self.0.lowest()
     }
 
-    /// How many groups there are.
+    /// The number of groups.
     #[getter]
     fn count(&self) -> usize {
         self.0.count()
@@ -256,29 +255,31 @@ by_notation! { PyProcessGroups {
         self.0.group_of(rank).map(PyProcessGroup)
     }
 
-    /// The patterns within and across nodes of so many ranks, where the groups lie alike on them.
+    /// The patterns within and across nodes of `node` ranks, if the groups are split equally by all nodes.
     fn split_at_node(&self, #[pyo3(from_py_with = number)] node: usize) -> Option<(PyGroupPattern, PyGroupPattern)> {
         self.0.split_at_node(node).map(|(within, across)| (PyGroupPattern(within), PyGroupPattern(across)))
     }
 
-    /// Whether these are the same communicators as the others.
+    /// `True` if these are the same communicators as the others.
     fn same_members(&self, other: &PyProcessGroups) -> bool {
         self.0.same_members(&other.0)
     }
 
-    /// Whether each of these groups is one of the others.
-    fn all_in(&self, other: &PyProcessGroups) -> bool {
+    /// `True` if each of these groups is one of the others.
+    fn is_subset_of(&self, other: &PyProcessGroups) -> bool {
         self.0.is_subset_of(&other.0)
     }
 }}
 
-/// The groups that exist, by name, such as those of a mesh's axes: which of them serves a group that is wanted.
+/// The existing groups, by name, such as those of a mesh's axes.
+///
+/// Finds the one that can be used for a requested group.
 #[pyclass(frozen, name = "GroupRegistry", module = "reshard")]
 pub(crate) struct PyGroupRegistry(GroupRegistry);
 
 #[pymethods]
 impl PyGroupRegistry {
-    /// The groups of a mesh's axes, the group of a world of so many ranks, and others by name.
+    /// Registers the groups of a mesh's axes, the group of all `world` ranks, and others by name.
     #[new]
     #[pyo3(signature = (mesh=None, *, world=None, groups=None))]
     fn new(
@@ -299,8 +300,8 @@ impl PyGroupRegistry {
         Ok(PyGroupRegistry(registry))
     }
 
-    /// The name of the groups that serve these, or None.
-    fn serving(&self, wanted: &PyProcessGroups) -> Option<&str> {
+    /// The name of the groups that can be used for these, or None.
+    fn find(&self, wanted: &PyProcessGroups) -> Option<&str> {
         self.0.find(&wanted.0)
     }
 

@@ -13,7 +13,7 @@ pub(crate) fn write<T: serde::Serialize + ?Sized>(value: &T) -> Answer<String> {
 pub(crate) fn read<T: serde::de::DeserializeOwned>(text: &str) -> Answer<T> {
     serde_json::from_str(text).map_err(|error| match error.classify() {
         Category::Io | Category::Syntax | Category::Eof => {
-            refused("parse", format!("this is no JSON: {error}"))
+            refused("parse", format!("not valid JSON: {error}"))
         }
         Category::Data => refused("parse", error.to_string()),
     })

@@ -1,4 +1,4 @@
-//! Ops as Python computes them: what a rank calls, and functions over arrays that carry it out.
+//! Ops as Python computes them: the calls of a rank, and the array functions that execute them.
 
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ use crate::sequences::{check_list, items, list_of, listed, listed_twice};
 use crate::table::{PyTable, table_or_standard};
 use crate::texts::text;
 
-/// An operand of a call on one rank: its elements, and which of the whole they are.
+/// An operand of a call on one rank: its elements, and their region in the global tensor.
 #[pyclass(frozen, name = "LocalTensor", module = "reshard")]
 #[derive(Clone, Debug)]
 pub(crate) struct PyLocalTensor {
     pub(crate) dtype: DType,
     pub(crate) shape: Vec<usize>,
-    /// Where it lies; none where that cannot be said.
+    /// Its region in the global tensor; `None` if it is not known.
     region: Option<ShardRegion>,
 }
 
@@ -46,19 +46,19 @@ impl PyLocalTensor {
         PyDType(self.dtype)
     }
 
-    /// The shape of what is held.
+    /// The shape of the shard.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, &self.shape)
     }
 
-    /// The shape of the whole tensor.
+    /// The shape of the global tensor.
     #[getter]
     fn whole<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.region.as_ref().map_or(&self.shape, |region| &region.whole))
     }
 
-    /// The indices of the whole that are held along a dim, in local order.
+    /// The global indices along a dim that are held, in local order.
     fn indices(&self, #[pyo3(from_py_with = number)] dim: usize) -> Answer<Vec<usize>> {
         let count = self.shape.get(dim).copied().unwrap_or_default();
         check_list(count)?;
@@ -75,16 +75,16 @@ impl PyLocalTensor {
     }
 }
 
-/// A call of an op on one rank, or on whole tensors.
+/// A call of an op on one rank, or on global tensors.
 ///
-/// Its arguments speak of the whole tensors: `view(shape=[4,6,8])` is the same call on every rank, and what is made has the
-/// shape of `makes`.
+/// Its arguments refer to the global tensors: `view(shape=[4,6,8])` is the same call on every rank, and its
+/// results have the shapes of `makes`.
 #[pyclass(frozen, name = "LocalCall", module = "reshard")]
 #[derive(Clone, Debug)]
 pub(crate) struct PyLocalCall {
     call: OpCall,
-    pub(crate) takes: Vec<PyLocalTensor>,
-    pub(crate) makes: Vec<PyLocalTensor>,
+    pub(crate) inputs: Vec<PyLocalTensor>,
+    pub(crate) outputs: Vec<PyLocalTensor>,
     needs_region: bool,
     is_elementwise: bool,
     operations: f64,
@@ -92,7 +92,7 @@ pub(crate) struct PyLocalCall {
 }
 
 impl PyLocalCall {
-    /// That of a rank.
+    /// Converts the call of a rank.
     pub(crate) fn of(call: &LocalCall, table: &Arc<OpTable>) -> PyLocalCall {
         let local = |tensor: &reshard_program::schedule::LocalTensor| PyLocalTensor {
             dtype: tensor.dtype,
@@ -101,8 +101,8 @@ impl PyLocalCall {
         };
         PyLocalCall {
             call: call.call.clone(),
-            takes: call.inputs.iter().map(local).collect(),
-            makes: call.outputs.iter().map(local).collect(),
+            inputs: call.inputs.iter().map(local).collect(),
+            outputs: call.outputs.iter().map(local).collect(),
             needs_region: call.needs_region,
             is_elementwise: call.is_elementwise,
             operations: call.operations,
@@ -110,7 +110,7 @@ impl PyLocalCall {
         }
     }
 
-    /// That of whole tensors, of these element types.
+    /// Makes a call of global tensors, of these element types.
     pub(crate) fn whole(
         call: &OpCall,
         op: &Op,
@@ -127,8 +127,8 @@ impl PyLocalCall {
         };
         PyLocalCall {
             call: call.clone(),
-            takes: tensors(op.inputs(), dtypes.0),
-            makes: tensors(op.outputs(), dtypes.1),
+            inputs: tensors(op.inputs(), dtypes.0),
+            outputs: tensors(op.outputs(), dtypes.1),
             needs_region: false,
             is_elementwise: op.is_elementwise(),
             operations: op.operations(),
@@ -136,7 +136,7 @@ impl PyLocalCall {
         }
     }
 
-    /// What Python's function makes of arrays, checked.
+    /// Calls the Python function on arrays, and checks its results.
     pub(crate) fn run<'py>(
         &self,
         runner: &Bound<'py, PyAny>,
@@ -144,31 +144,31 @@ impl PyLocalCall {
     ) -> Answer<Vec<Bound<'py, PyAny>>> {
         let made = runner.call1((self.clone(), PyTuple::new(runner.py(), inputs)?))?;
         let made = items(&made)?.collect::<PyResult<Vec<_>>>()?;
-        if made.len() != self.makes.len() {
+        if made.len() != self.outputs.len() {
             let reason = format!(
-                "{} makes {} tensors, and its kernel made {}",
+                "`{}` has {} results, but its kernel returned {}",
                 self.call,
-                self.makes.len(),
+                self.outputs.len(),
                 made.len()
             );
             return Err(refused("input", reason));
         }
         let check = |(array, of): (Bound<'py, PyAny>, &PyLocalTensor)| {
-            let name = format!("what {} makes", self.call);
+            let name = format!("a result of `{}`", self.call);
             Ok(arrays::checked(&array, of.dtype, &of.shape, &name)?.unwrap_or(array))
         };
-        made.into_iter().zip(&self.makes).map(check).collect()
+        made.into_iter().zip(&self.outputs).map(check).collect()
     }
 
-    /// The reference on numbers of a type.
+    /// Runs the reference on numbers of one type.
     fn referred<T: Number + bytemuck::Pod>(
         &self,
         arrays: &[Bound<'_, PyAny>],
         as_type: DType,
     ) -> Answer<Vec<Vec<u8>>> {
         let mut inputs = Vec::with_capacity(arrays.len());
-        for (array, of) in arrays.iter().zip(&self.takes) {
-            let bytes = arrays::read(array, as_type, &of.shape, &format!("an input of {}", self.call))?;
+        for (array, of) in arrays.iter().zip(&self.inputs) {
+            let bytes = arrays::read(array, as_type, &of.shape, &format!("an input of `{}`", self.call))?;
             let numbers = bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>).collect();
             let array = ArrayD::from_shape_vec(IxDyn(&of.shape), numbers);
             inputs.push(array.map_err(|error| refused("input", error.to_string()))?);
@@ -178,7 +178,7 @@ impl PyLocalCall {
                 |of: &PyLocalTensor| of.region.clone().unwrap_or_else(|| ShardRegion::whole(&of.shape));
             Ok(list.iter().map(place).collect())
         };
-        let (takes, makes) = (places(&self.takes)?, places(&self.makes)?);
+        let (takes, makes) = (places(&self.inputs)?, places(&self.outputs)?);
         let local = Local { inputs: &inputs, places: takes.iter().collect(), wanted: makes.iter().collect() };
         let is_composite = self.call.name().is_some_and(|name| self.table.composite(name).is_some());
         let made = if is_composite {
@@ -198,7 +198,7 @@ impl PyLocalCall {
     fn __repr__(&self) -> String {
         let list =
             |all: &[PyLocalTensor]| all.iter().map(PyLocalTensor::__repr__).collect::<Vec<_>>().join(", ");
-        format!("<{} {} -> {}>", self.call, list(&self.takes), list(&self.makes))
+        format!("<{} {} -> {}>", self.call, list(&self.inputs), list(&self.outputs))
     }
 
     pub(crate) fn __str__(&self) -> String {
@@ -230,31 +230,31 @@ impl PyLocalCall {
         arguments(py, &self.call)
     }
 
-    /// What it takes.
+    /// The operands.
     #[getter]
-    fn takes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.takes.clone())
+    fn inputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.inputs.clone())
     }
 
-    /// What it makes.
+    /// The results.
     #[getter]
-    fn makes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.makes.clone())
+    fn outputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.outputs.clone())
     }
 
-    /// Whether it computes something else where it does not know where its tensors lie.
+    /// `True` if its result depends on the region of its tensors.
     #[getter]
     fn needs_region(&self) -> bool {
         self.needs_region
     }
 
-    /// Whether it works element by element.
+    /// `True` if it works element by element.
     #[getter]
     fn is_elementwise(&self) -> bool {
         self.is_elementwise
     }
 
-    /// Its operations, of the rank with most of them.
+    /// The number of operations of the rank that does most.
     #[getter]
     fn operations(&self) -> f64 {
         self.operations
@@ -262,32 +262,34 @@ impl PyLocalCall {
 
     /// The dims that an argument names, counted from the start; all of them where that is its default.
     fn dims(&self, #[pyo3(from_py_with = text)] key: &str) -> Answer<Vec<usize>> {
-        let shapes: Vec<&[usize]> = self.takes.iter().map(|of| of.shape.as_slice()).collect();
+        let shapes: Vec<&[usize]> = self.inputs.iter().map(|of| of.shape.as_slice()).collect();
         Ok(self.table.request(&self.call, &shapes)?.dims(key)?)
     }
 
-    /// The number that an argument is, given or by its default; None where the op does without.
+    /// The value of a numeric argument, given or by default; None if the op has none.
     fn number(&self, #[pyo3(from_py_with = text)] key: &str) -> Answer<Option<f64>> {
-        let shapes: Vec<&[usize]> = self.takes.iter().map(|of| of.shape.as_slice()).collect();
+        let shapes: Vec<&[usize]> = self.inputs.iter().map(|of| of.shape.as_slice()).collect();
         let request = self.table.request(&self.call, &shapes)?;
         Ok(if request.has(key)? { Some(request.real(key)?) } else { None })
     }
 
-    /// The flag that an argument is, given or by its default.
+    /// The value of a flag argument, given or by default.
     fn flag(&self, #[pyo3(from_py_with = text)] key: &str) -> Answer<bool> {
-        let shapes: Vec<&[usize]> = self.takes.iter().map(|of| of.shape.as_slice()).collect();
+        let shapes: Vec<&[usize]> = self.inputs.iter().map(|of| of.shape.as_slice()).collect();
         Ok(self.table.request(&self.call, &shapes)?.flag(key)?)
     }
 
-    /// What the reference makes of arrays: it knows every op of the standard table, is short and slow, and computes in f64.
+    /// Computes the call by the reference, in f64 (f32 if all tensors are f32).
+    ///
+    /// Short and slow, for every standard op.
     #[pyo3(signature = (*arrays))]
     fn reference<'py>(&self, py: Python<'py>, arrays: Vec<Bound<'py, PyAny>>) -> Answer<Bound<'py, PyTuple>> {
-        if arrays.len() != self.takes.len() {
+        if arrays.len() != self.inputs.len() {
             let reason =
-                format!("{} takes {} tensors, and {} are given", self.call, self.takes.len(), arrays.len());
+                format!("{} takes {} tensors, and {} are given", self.call, self.inputs.len(), arrays.len());
             return Err(refused("input", reason));
         }
-        let single = self.takes.iter().chain(&self.makes).all(|of| of.dtype == DType::F32);
+        let single = self.inputs.iter().chain(&self.outputs).all(|of| of.dtype == DType::F32);
         let as_type = if single { DType::F32 } else { DType::F64 };
         let made = if single {
             self.referred::<f32>(&arrays, as_type)?
@@ -295,7 +297,7 @@ impl PyLocalCall {
             self.referred::<f64>(&arrays, as_type)?
         };
         let mut results = Vec::with_capacity(made.len());
-        for (bytes, of) in made.iter().zip(&self.makes) {
+        for (bytes, of) in made.iter().zip(&self.outputs) {
             let wide = arrays::of(py, as_type, &of.shape, bytes)?;
             let dtype = buffers::numpy_dtype(py, of.dtype);
             results.push(match dtype {
@@ -307,7 +309,7 @@ impl PyLocalCall {
     }
 }
 
-/// The function `(call, arrays) -> arrays` that carries calls out: by NumPy, with these functions beside its own.
+/// Returns the function `(call, arrays) -> arrays` that executes calls: by NumPy, or by these functions.
 pub(crate) fn runner<'py>(
     py: Python<'py>,
     kernels: Option<&Bound<'py, PyAny>>,
@@ -337,17 +339,18 @@ impl Kernels for PythonKernels<'_> {
         let Some(call) = self.calls.get(kernel as usize) else {
             return Err(refused("input", format!("there is no kernel {kernel}")));
         };
-        let (takes, makes) = args.split_at(call.takes.len());
+        let (takes, makes) = args.split_at(call.inputs.len());
         Python::attach(|py| {
-            // Python reads these bytes by an address that it has: nothing may be kept back from them meanwhile.
+            // Python accesses these bytes by an address that it holds, so the pointer's provenance must be
+            // exposed.
             arena.as_mut_ptr().expose_provenance();
             let memory = self.memory.bind(py);
             let given = |(at, of): (&ArenaSlice, &PyLocalTensor)| {
                 arrays::seen(memory, of.dtype, &of.shape, at.range(), &arena[at.range()])
             };
-            let given = takes.iter().zip(&call.takes).map(given).collect::<Answer<Vec<_>>>()?;
+            let given = takes.iter().zip(&call.inputs).map(given).collect::<Answer<Vec<_>>>()?;
             let made = call.run(self.runner.bind(py), given)?;
-            for ((array, of), at) in made.iter().zip(&call.makes).zip(makes) {
+            for ((array, of), at) in made.iter().zip(&call.outputs).zip(makes) {
                 arrays::read_into(array, of.dtype, &of.shape, "a result", &mut arena[at.range()])?;
             }
             Ok(())
@@ -355,7 +358,9 @@ impl Kernels for PythonKernels<'_> {
     }
 }
 
-/// A call of whole tensors of these shapes and element types; what it makes has the types that it would have in a program.
+/// Makes a call on global tensors of these shapes and dtypes.
+///
+/// Its results have the dtypes that a program gives them.
 #[pyfunction]
 #[pyo3(signature = (op, shapes, dtypes, table=None, **arguments))]
 fn local_call(

@@ -68,7 +68,7 @@ operations! {
             PyLayout(Layout::unit())
         }
 
-        /// Indices of a domain for so many workers, or as many as divide.
+        /// The indices of a domain for `count` workers, or the largest number of workers that divides.
         #[staticmethod]
         fn domain_distribute(shape: Ints, #[pyo3(from_py_with = number)] count: i64) -> Answer<PyLayout> {
             Ok(PyLayout(Layout::domain_distribute(&shape.0, count)?))
@@ -85,7 +85,7 @@ operations! {
             Ok(PyLayout(ThreadValueLayout::new(&tile.0, &self.0)?.owners()?))
         }
 
-        /// Several of this (thread, value) layout's tile beside each other, done by groups of threads on a grid.
+        /// Tiles of this (thread, value) layout, repeated over a grid of thread groups.
         fn on_grid(&self, tile: Ints, groups: &PyLayout) -> Answer<PyLayout> {
             Ok(PyLayout(ThreadValueLayout::new(&tile.0, &self.0)?.on_grid(&groups.0)?.layout().clone()))
         }
@@ -115,19 +115,19 @@ operations! {
             to_python(py, &self.0.stride())
         }
 
-        /// How many modes it has.
+        /// The number of modes.
         #[getter]
         fn rank(&self) -> usize {
             self.0.rank()
         }
 
-        /// How deep modes nest.
+        /// The nesting depth of modes.
         #[getter]
         fn depth(&self) -> usize {
             self.0.depth()
         }
 
-        /// How many indices it has.
+        /// The number of indices.
         #[getter]
         fn size(&self) -> i64 {
             self.0.size()
@@ -151,7 +151,7 @@ operations! {
             self.0.max_value()
         }
 
-        /// Whether it is one mode that is no tuple.
+        /// `True` if it is a single mode that is not a tuple.
         #[getter]
         fn is_scalar(&self) -> bool {
             self.0.is_scalar()
@@ -172,7 +172,7 @@ operations! {
             Ok(self.0.at(index)?)
         }
 
-        /// The value at an index, where the last leaf goes on without end.
+        /// The value at an index, where the last leaf has no upper limit.
         fn at_extended(&self, #[pyo3(from_py_with = number)] index: i64) -> Answer<i64> {
             Ok(self.0.at_extended(index)?)
         }
@@ -187,12 +187,12 @@ operations! {
             Ok(to_python(py, &self.0.digits(number)?)?)
         }
 
-        /// Whether the values are exactly [0, bound).
+        /// `True` if the values are exactly [0, bound).
         fn is_surjective_onto(&self, py: Python<'_>, #[pyo3(from_py_with = number)] bound: i64) -> bool {
             py.detach(|| self.0.is_surjective_onto(bound))
         }
 
-        /// Whether different indices have different values; None where that is not known.
+        /// `True` if different indices have different values; None if that is not known.
         fn is_injective(&self, py: Python<'_>) -> Option<bool> {
             known(py.detach(|| self.0.is_injective()))
         }
@@ -203,7 +203,7 @@ operations! {
             Ok((start, PyLayout(modes)))
         }
 
-        /// The swizzle of rows of elements of so many bytes that has no conflicts in 32 banks, or None.
+        /// The swizzle of rows of elements of `element` bytes that has no conflicts in 32 banks, or None.
         #[staticmethod]
         fn bank_swizzle(#[pyo3(from_py_with = number)] row: i64, #[pyo3(from_py_with = number)] element: i64, #[pyo3(from_py_with = number)] access: i64) -> Option<crate::composed_layout::PySwizzle> {
             Banks::SHARED.swizzle(row, element, access).map(crate::composed_layout::PySwizzle)
@@ -223,74 +223,74 @@ operations! {
             (self.0.size() <= SHOWN_CELLS).then(|| self.svg(py).ok()).flatten()
         }
 
-        /// The JSON text of it.
+        /// The layout as JSON text.
         fn to_json(&self) -> Answer<String> {
             json::write(&self.0)
         }
 
-        /// What `to_json` wrote.
+        /// Reads the text of `to_json`.
         #[staticmethod]
         fn from_json(#[pyo3(from_py_with = text)] text: &str) -> Answer<PyLayout> {
             Ok(PyLayout(json::read(text)?))
         }
     }
-    coalesce(; profile) = Coalesce "The shortest layout of the same function, or that by profile."
-    filter() = Filter "Without modes of stride 0 and extent 1."
-    filter_zeros() = FilterZeros "With extent 1 where the stride is 0."
+    coalesce(; profile) = Coalesce "Returns the shortest layout of the same function, or that by profile."
+    filter() = Filter "Removes modes of stride 0 and extent 1."
+    filter_zeros() = FilterZeros "Sets the extent to 1 where the stride is 0."
     compose(other) = Composition "R(i) = self(other(i)); other may be a tiler."
     compose_extended(other) = CompositionExtended "R(i) = self(other(i)), with the last leaf of self unbounded."
     composed(offset, inner) = Composed "The function i -> self(offset + inner(i)), not simplified."
-    complement(; bound) = Complement "What fills the gaps of self up to the bound, by default its cosize."
-    tiles(bound) = Tiles "Whether self and its complement cover [0, bound) exactly."
+    complement(; bound) = Complement "Returns the layout that fills the gaps of self up to the bound, by default its cosize."
+    tiles(bound) = Tiles "Returns True if self and its complement cover [0, bound) exactly."
     right_inverse() = RightInverse "self(R(i)) = i."
     left_inverse() = LeftInverse "R(self(i)) = i."
     logical_divide(tiler) = LogicalDivide "(tile, rest), by mode for a tiler."
     zipped_divide(tiler) = ZippedDivide "((tiles), (rests))."
     tiled_divide(tiler) = TiledDivide "((tiles), rest, ...)."
     flat_divide(tiler) = FlatDivide "(tile, ..., rest, ...)."
-    logical_divide_extended(tiler) = LogicalDivideExtended "(tile, rest) with the last leaf of what is divided unbounded."
-    zipped_divide_extended(tiler) = ZippedDivideExtended "((tiles), (rests)) of that."
-    tiled_divide_extended(tiler) = TiledDivideExtended "((tiles), rest, ...) of that."
-    flat_divide_extended(tiler) = FlatDivideExtended "(tile, ..., rest, ...) of that."
+    logical_divide_extended(tiler) = LogicalDivideExtended "(tile, rest), with the last leaf of self unbounded."
+    zipped_divide_extended(tiler) = ZippedDivideExtended "((tiles), (rests)), with the last leaf of self unbounded."
+    tiled_divide_extended(tiler) = TiledDivideExtended "((tiles), rest, ...), with the last leaf of self unbounded."
+    flat_divide_extended(tiler) = FlatDivideExtended "(tile, ..., rest, ...), with the last leaf of self unbounded."
     logical_product(tiler) = LogicalProduct "(self, copies of self after the tiler), by mode for a tiler."
     zipped_product(tiler) = ZippedProduct "((self), (copies))."
     tiled_product(tiler) = TiledProduct "((self), copies, ...)."
     flat_product(tiler) = FlatProduct "(self, ..., copies, ...)."
     blocked_product(pattern) = BlockedProduct "Blocks of self side by side."
     raked_product(pattern) = RakedProduct "Copies of self interleaved."
-    local_tile(tiler, pattern) = LocalTile "The tiles that the pattern leaves open (None), from where they begin on."
+    local_tile(tiler, pattern) = LocalTile "Returns the tiles that the pattern leaves open (None), and their offset."
     thread_partition(tile, threads) = ThreadPartition "self as ((thread, value), rests), by a (thread, value) layout of a tile."
-    local_partition(threads, thread) = LocalPartition "What a thread has of self, from where it begins on."
+    local_partition(threads, thread) = LocalPartition "Returns the part of self that a thread has, and its offset."
     tile_to_shape(shape; order) = TileToShape "A shape covered with copies of self."
     max_common_layout(other) = MaxCommonLayout "self(R(i)) = i = other(R(i))."
-    max_common_vector(other) = MaxCommonVector "How many elements can move at once."
-    slice(pattern) = Slice "The modes that the pattern leaves open (None)."
-    dice(pattern) = Dice "The modes that the pattern fixes."
-    slice_and_offset(pattern) = SliceAndOffset "The function of the open modes, with the value of the fixed ones."
+    max_common_vector(other) = MaxCommonVector "Returns the number of elements that one copy can transfer."
+    slice(pattern) = Slice "Returns the modes that the pattern leaves open (None)."
+    dice(pattern) = Dice "Returns the modes that the pattern fixes."
+    slice_and_offset(pattern) = SliceAndOffset "Returns the function of the open modes, and the value of the fixed ones."
     take(begin, end) = Take "Modes [begin, end)."
-    append(mode; rank) = Append "The modes and another, or as many of it as make so many modes."
-    prepend(mode; rank) = Prepend "Another mode and the modes, or as many of it as make so many modes."
-    replace(k, mode) = Replace "Another mode in place of mode k."
-    group(begin, end) = Group "Modes [begin, end) as one mode."
-    split(shape) = Split "self cut into modes of these sizes, each coalesced."
-    zip(other) = Zip "The layout of pairs (self(i), other(i))."
-    flatten() = Flatten "All leaves as modes."
-    reversed() = Reversed "The modes from right to left."
-    upcast(width) = Upcast "Elements so many times as wide."
-    downcast(width) = Downcast "Elements so many times as narrow."
-    nullspace() = Nullspace "The indices that modes of stride 0 map to 0."
-    bank_ways(element, access) = BankWays "Accesses at self(i) of elements of so many bytes: the most words of one of 32 banks."
-    make_like() = MakeLayoutLike "The compact layout with the modes in the order of those of self."
-    mode(k) = Mode "Mode k."
-    same_function(other) = SameFunction "Whether self(i) = other(i) for all i, on the same domain."
-    is_compact() = Compact "Whether self is a permutation of [0, size)."
-    is_disjoint(other) = Disjoint "Whether 0 is the only value of both; None where that is not known."
-    is_orthogonal() = Orthogonal "Whether the modes are radix-separable."
-    is_compatible(other) = Compatible "Whether the shape of other refines that of self."
-    is_weakly_compatible(other) = WeaklyCompatible "Whether the extents of self divide those of other there."
-    is_softly_compatible(other) = SoftlyCompatible "Whether those of other divide the extents of self."
-    is_congruent(other) = Congruent "Whether both are nested alike."
-    is_weakly_congruent(other) = WeaklyCongruent "Whether other is nested like self, or deeper."
+    append(mode; rank) = Append "Appends a mode, repeatedly up to the given rank."
+    prepend(mode; rank) = Prepend "Prepends a mode, repeatedly up to the given rank."
+    replace(k, mode) = Replace "Replaces mode k."
+    group(begin, end) = Group "Groups modes [begin, end) into one mode."
+    split(shape) = Split "Splits self into modes of these sizes, each coalesced."
+    zip(other) = Zip "Returns the layout of pairs (self(i), other(i))."
+    flatten() = Flatten "Returns all leaves as modes."
+    reversed() = Reversed "Reverses the order of the modes."
+    upcast(width) = Upcast "Reinterprets the elements as `width` times wider."
+    downcast(width) = Downcast "Reinterprets the elements as `width` times narrower."
+    nullspace() = Nullspace "Returns the layout of the indices that modes of stride 0 map to 0."
+    bank_ways(element, access) = BankWays "Returns the bank conflicts of accesses at self(i): the largest number of words in one of 32 banks."
+    make_like() = MakeLayoutLike "Returns the compact layout with the mode order of self."
+    mode(k) = Mode "Returns mode k."
+    is_equivalent(other) = SameFunction "Returns `True` if self(i) = other(i) for all i, on the same domain."
+    is_compact() = Compact "Returns True if self is a permutation of [0, size)."
+    is_disjoint(other) = Disjoint "Returns True if 0 is the only value of both; None if that is not known."
+    is_orthogonal() = Orthogonal "Returns True if the modes are radix-separable."
+    is_compatible(other) = Compatible "Returns True if the shape of other refines that of self."
+    is_weakly_compatible(other) = WeaklyCompatible "Returns True if the extents of self divide those of other there."
+    is_softly_compatible(other) = SoftlyCompatible "Returns True if the extents of other divide those of self."
+    is_congruent(other) = Congruent "Returns True if both have the same nesting."
+    is_weakly_congruent(other) = WeaklyCongruent "Returns True if other is nested like self, or deeper."
 }
 
 /// The most cells that a notebook draws unasked.

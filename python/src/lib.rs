@@ -3,17 +3,18 @@
 //! ```text
 //! Python object --argument types--> Rust value --the library--> Rust value --class--> Python object
 //!                                        |
-//!                                        '--refused--> Failure --> a ReshardError with its kind
+//!                                        '--rejected-> Failure --> a ReshardError with its kind
 //! ```
 //!
 //! Classes are frozen. `==` and `hash` are Rust's, `str` is the notation, `repr` evaluates to an equal value, and copies and
-//! pickles go through the notation. What may take longer than 50 us runs detached from the interpreter; what searches answers Ctrl-C.
+//! pickles go through the notation. Work of more than 50 us runs detached from the interpreter; searches
+//! answer Ctrl-C.
 #![cfg(feature = "extension")]
 #![allow(
     clippy::needless_pass_by_value,
     clippy::trivially_copy_pass_by_ref,
     clippy::unused_self,
-    reason = "methods that Python calls take a reference to their object, and values that were made for the call"
+    reason = "methods called from Python take a reference to their object, and values made for the call"
 )]
 
 mod arguments;
@@ -27,7 +28,6 @@ mod checkpoint_writer;
 mod command_line;
 mod composed_layout;
 mod dtype;
-mod elaborator;
 mod element_text;
 mod engine;
 mod failure;
@@ -59,6 +59,7 @@ mod schedule;
 mod sequences;
 mod sharding;
 mod shards;
+mod solver;
 mod spmd;
 mod step;
 mod stop;
@@ -106,7 +107,7 @@ fn _reshard(module: &Bound<'_, PyModule>) -> PyResult<()> {
     spmd::register(module)?;
     graph::register(module)?;
     local_region::register(module)?;
-    elaborator::register(module)?;
+    solver::register(module)?;
     program::register(module)?;
     report::register(module)?;
     schedule::register(module)?;
@@ -117,6 +118,6 @@ fn _reshard(module: &Bound<'_, PyModule>) -> PyResult<()> {
     checkpoint_writer::register(module)?;
     whole_file::register(module)?;
     command_line::register(module)?;
-    // What is exported is what the package says.
+    // The package declares its exports itself.
     module.delattr("__all__")
 }

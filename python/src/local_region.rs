@@ -1,7 +1,7 @@
 //! Regions: per-device code over some axes of a graph's mesh.
 //!
-//! A region borrows its graph while the body runs, and what Python holds cannot borrow. So the region lives on a thread of its own, and
-//! what the body asks is sent there:
+//! A region borrows its graph while the body runs, and Python objects cannot borrow. So the region lives on a
+//! separate thread, and the requests of the body are sent there:
 //!
 //! ```text
 //! the body, Python    region.op("mm", x, w)  --a job-->  the region, on its thread  --the answer-->  a value of the region
@@ -25,16 +25,16 @@ use crate::sequences::{items, listed};
 use crate::sequences::{listed_if_any, listed_twice};
 use crate::texts::{text, words};
 
-/// What is asked of a region.
+/// A request to the thread of a region.
 enum Asked {
-    /// Something that it does, and answers by itself.
+    /// A job that sends its answer itself.
     Job(Box<dyn FnOnce(&mut ShardMap<'_>) + Send>),
-    /// What the body gives back.
+    /// The return values of the body, which end the region.
     Given(Vec<ShardMapValue>),
 }
 
 /// A value of a region.
-#[pyclass(frozen, name = "Local", module = "reshard")]
+#[pyclass(frozen, name = "ShardMapValue", module = "reshard")]
 #[derive(Clone, Debug)]
 pub(crate) struct PyLocal(ShardMapValue);
 
@@ -45,21 +45,22 @@ impl PyLocal {
     }
 }
 
-/// Code that runs on every coordinate of some axes: ops on what a coordinate has, and collectives over an axis.
-#[pyclass(frozen, name = "LocalRegion", module = "reshard")]
+/// Per-device code over some axes: ops on the values of each coordinate, and collectives over an axis.
+#[pyclass(frozen, name = "ShardMap", module = "reshard")]
 pub(crate) struct PyLocalRegion(Mutex<Option<Sender<Asked>>>);
 
 impl PyLocalRegion {
-    /// What the region answers.
+    /// Runs a job on the region's thread, and returns its answer.
     fn ask<T: Send + 'static>(
         &self,
         ask: impl FnOnce(&mut ShardMap<'_>) -> Result<T, Error> + Send + 'static,
     ) -> Answer<T> {
-        let over =
-            || refused("program", "the body of this region has returned, and its values are of it alone");
+        let over = || {
+            refused("program", "the body of this shard map has returned; its values are valid only inside it")
+        };
         let (answer, answered) = channel();
         let job = Asked::Job(Box::new(move |region| {
-            // Who asked waits for the answer.
+            // The receiver exists: the caller waits for the answer below.
             let _: Result<(), _> = answer.send(ask(region));
         }));
         let to = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(over)?;
@@ -75,7 +76,7 @@ impl PyLocalRegion {
     }
 }
 
-/// The parts of a dim: blocks, or chunks from front and back, or of so many tiles, or so many indices each.
+/// Reads the slices of a dim: blocks, chunks from front and back, strided tiles, or the given sizes.
 fn parts(dim: usize, zigzag: bool, tiles: Option<usize>, sizes: Option<&[usize]>) -> Answer<DimSlices> {
     match (zigzag, tiles, sizes) {
         (false, None, None) => Ok(dim.into()),
@@ -84,7 +85,9 @@ fn parts(dim: usize, zigzag: bool, tiles: Option<usize>, sizes: Option<&[usize]>
         (false, None, Some(sizes)) => Ok(DimSlices::ragged(dim, sizes)),
         (true, _, Some(_)) | (true, Some(_), _) | (false, Some(_), Some(_)) => Err(refused(
             "usage",
-            format!("the parts of dim {dim} are said in two ways: say one of zigzag, tiles and sizes"),
+            format!(
+                "the slices of dim {dim} are given twice; give only one of `zigzag`, `tiles` and `sizes`"
+            ),
         )),
     }
 }
@@ -95,7 +98,9 @@ impl PyLocalRegion {
         "<LocalRegion>"
     }
 
-    /// Calls an op on what each coordinate has; a value, or a tuple of them where it makes several.
+    /// Calls an op on the values of each coordinate.
+    ///
+    /// Returns a value, or a tuple if the op has several results.
     #[pyo3(signature = (op, *inputs, **arguments))]
     fn op<'py>(
         &self,
@@ -115,20 +120,20 @@ impl PyLocalRegion {
         }
     }
 
-    /// The shape of what each coordinate has of a value.
+    /// The shape of a value on each coordinate.
     fn shape<'py>(&self, py: Python<'py>, value: &PyLocal) -> Answer<Bound<'py, PyTuple>> {
         let value = value.0.clone();
         let shape = self.ask(move |region| Ok(region.shape(&value).to_vec()))?;
         Ok(PyTuple::new(py, shape)?)
     }
 
-    /// What a value is along an axis of the region: `R`, `I`, `P` or `V`, which varies.
-    fn kind(&self, value: &PyLocal, #[pyo3(from_py_with = text)] axis: String) -> Answer<String> {
+    /// The type of a value along an axis of the region: `R`, `I`, `P` or `V`, which varies.
+    fn local_type(&self, value: &PyLocal, #[pyo3(from_py_with = text)] axis: String) -> Answer<String> {
         let value = value.0.clone();
         self.ask(move |region| Ok(region.local_type(&value, &axis)?.to_string()))
     }
 
-    /// The sum over the coordinates of an axis on all of them, as `R`, or as `I` where all do the same with it.
+    /// The sum over the coordinates of an axis, on all of them: as `R`, or as `I` where all continue equally.
     fn all_reduce(
         &self,
         value: &PyLocal,
@@ -139,10 +144,12 @@ impl PyLocalRegion {
         self.one(move |region| region.all_reduce(&value, &axis, &to))
     }
 
-    /// What the coordinates of an axis have, as the parts of a dim, on all of them: blocks, or chunks from front and back, or of so many
-    /// tiles, or of these sizes, the first indices of what each has.
+    /// Gathers the values of all coordinates of an axis, as slices of a dim, on all of them.
+    ///
+    /// The slices are blocks, chunks from front and back, strided in `tiles` tiles, or of the given `sizes`:
+    /// then the first indices of each value are taken.
     #[pyo3(signature = (value, axis, dim, to, *, zigzag=false, tiles=None, sizes=None))]
-    #[allow(clippy::too_many_arguments, reason = "the parts of the dim are said in one of three ways")]
+    #[allow(clippy::too_many_arguments, reason = "the slices of the dim have three forms")]
     fn all_gather(
         &self,
         value: &PyLocal,
@@ -157,7 +164,7 @@ impl PyLocalRegion {
         self.one(move |region| region.all_gather(&value, &axis, parts, &to))
     }
 
-    /// What the coordinates of an axis have, along a new dim, on all of them.
+    /// Gathers the values of all coordinates of an axis, along a new dim, on all of them.
     fn all_gather_stack(
         &self,
         value: &PyLocal,
@@ -169,9 +176,9 @@ impl PyLocalRegion {
         self.one(move |region| region.all_gather_stack(&value, &axis, dim, &to))
     }
 
-    /// The sum over the coordinates of an axis, of which each gets a part of a dim.
+    /// The sum over the coordinates of an axis, scattered: each coordinate gets a slice of a dim.
     #[pyo3(signature = (value, axis, dim, *, zigzag=false, tiles=None, sizes=None))]
-    #[allow(clippy::too_many_arguments, reason = "the parts of the dim are said in one of three ways")]
+    #[allow(clippy::too_many_arguments, reason = "the slices of the dim have three forms")]
     fn reduce_scatter(
         &self,
         value: &PyLocal,
@@ -185,7 +192,7 @@ impl PyLocalRegion {
         self.one(move |region| region.reduce_scatter(&value, &axis, parts))
     }
 
-    /// Each coordinate's parts of one dim for its parts of another.
+    /// Sends slices of one dim to all coordinates, and receives slices of another.
     fn all_to_all(
         &self,
         value: &PyLocal,
@@ -197,13 +204,15 @@ impl PyLocalRegion {
         self.one(move |region| region.all_to_all(&value, &axis, split, concat))
     }
 
-    /// Each coordinate sends each other so many indices of a dim, the first that it has in the order of whom they are for: row `i` of the
-    /// counts says what coordinate `i` has for each.
+    /// Exchanges given numbers of indices of a dim between all coordinates.
     ///
-    /// What a coordinate gets, in the order of whom it is from, are the first indices of the result, which has room for so many, or for
-    /// the most that one gets, and zeros behind.
+    /// Row `i` of `counts` is for sender `i`.
+    ///
+    /// The value of a coordinate begins with the indices that it sends, in the order of their receivers. The
+    /// result begins with the indices received, in the order of their senders, followed by zeros. Its extent
+    /// is `room`, or else the most that any coordinate receives.
     #[pyo3(signature = (value, axis, dim, counts, room=None))]
-    fn all_to_all_by_counts(
+    fn all_to_all_v(
         &self,
         value: &PyLocal,
         #[pyo3(from_py_with = text)] axis: String,
@@ -215,8 +224,8 @@ impl PyLocalRegion {
         self.one(move |region| region.all_to_all_v(&value, &axis, dim, &counts, room))
     }
 
-    /// A value that is the same on all coordinates, or terms, as another of `R`, `I` and `P`.
-    fn moved(
+    /// Converts a value that is equal on all coordinates, or partial, to another of `R`, `I` and `P`.
+    fn convert(
         &self,
         value: &PyLocal,
         #[pyo3(from_py_with = text)] axis: String,
@@ -226,7 +235,7 @@ impl PyLocalRegion {
         self.one(move |region| region.convert(&value, &axis, &to))
     }
 
-    /// What the coordinate has that stands so many places before, around the axis.
+    /// The value of the coordinate that is `by` positions before, around the axis.
     fn shift(
         &self,
         value: &PyLocal,
@@ -237,13 +246,13 @@ impl PyLocalRegion {
         self.one(move |region| region.shift(&value, &axis, by))
     }
 
-    /// The coordinate along an axis, as a number.
+    /// The index of the coordinate along an axis, as a scalar.
     fn coordinate(&self, #[pyo3(from_py_with = text)] axis: String) -> Answer<PyLocal> {
         self.one(move |region| region.coordinate(&axis))
     }
 }
 
-/// What the body makes of the values that it takes.
+/// Calls the body on its operands.
 fn body_of(
     py: Python<'_>,
     body: &Bound<'_, PyAny>,
@@ -258,7 +267,7 @@ fn body_of(
     let local = |object: &Bound<'_, PyAny>| match object.cast::<PyLocal>() {
         Ok(local) => Ok(local.get().0.clone()),
         Err(_) => Err(PyTypeError::new_err(format!(
-            "the body of a region gives its values back, and {} is none",
+            "the body of a shard map must return its values, not {}",
             type_name(object)
         ))),
     };
@@ -292,7 +301,7 @@ pub(crate) fn local(
         let thread = scope.spawn(|| {
             let (asked, begin): (Receiver<Asked>, Sender<Vec<ShardMapValue>>) = (asked, begin);
             changed.shard_map(&slices(&axes), &taken, &slices(claims), move |region, values| {
-                let stopped = || Error::Graph { reason: "the body of a region failed".to_owned() };
+                let stopped = || Error::Graph { reason: "the body of a shard map failed".to_owned() };
                 begin.send(values.to_vec()).map_err(|_| stopped())?;
                 for asked in asked {
                     match asked {
@@ -303,14 +312,14 @@ pub(crate) fn local(
                 Err(stopped())
             })
         });
-        // Where the region does not begin, its thread says why.
+        // If the region fails to begin, joining its thread below returns the error.
         let own = begun.recv().ok().map(|taken| body_of(py, body, &region, taken));
         region.get().0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Ok(values)) = &own {
             let _: Result<(), _> = ask.send(Asked::Given(values.clone()));
         }
         drop(ask);
-        let made = thread.join().map_err(|_| refused("program", "the thread of a region is gone"));
+        let made = thread.join().map_err(|_| refused("program", "the thread of a shard map has ended"));
         match own {
             Some(Err(failure)) => Err(failure),
             Some(Ok(_)) | None => made.and_then(|made| made.map_err(Failure::from)),

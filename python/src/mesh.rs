@@ -95,12 +95,12 @@ by_notation! { PyMesh {
         PyTuple::new(py, self.0.axes().iter().map(|axis| PyLayout(axis.layout().clone())))
     }
 
-    /// The place of an axis among the axes.
+    /// The index of an axis among the axes.
     fn axis(&self, #[pyo3(from_py_with = text)] name: &str) -> Answer<usize> {
         Ok(self.0.axis(name)?)
     }
 
-    /// How many ranks it has.
+    /// The number of ranks.
     #[getter]
     fn size(&self) -> usize {
         self.0.size()
@@ -112,7 +112,7 @@ by_notation! { PyMesh {
 
     /// One more than its greatest rank.
     #[getter]
-    fn world(&self) -> usize {
+    fn world_size(&self) -> usize {
         self.0.world_size()
     }
 
@@ -122,15 +122,15 @@ by_notation! { PyMesh {
         self.0.offset()
     }
 
-    /// Its lowest rank.
+    /// The lowest rank.
     #[getter]
-    fn lowest(&self) -> usize {
+    fn min_rank(&self) -> usize {
         self.0.min_rank()
     }
 
-    /// The ranks in the order of coordinates where they are no layout, else None.
+    /// The ranks in the order of coordinates if they do not form a layout, else None.
     #[getter]
-    fn table(&self) -> Option<Vec<usize>> {
+    fn rank_table(&self) -> Option<Vec<usize>> {
         self.0.rank_table().map(<[usize]>::to_vec)
     }
 
@@ -145,7 +145,7 @@ by_notation! { PyMesh {
         Ok(rank_of(rank)?.is_some_and(|rank| self.0.contains(rank)))
     }
 
-    /// The place of a rank on every axis.
+    /// The coordinate of a rank along every axis.
     fn coordinate<'py>(&self, py: Python<'py>, #[pyo3(from_py_with = number)] rank: usize) -> Answer<Bound<'py, PyTuple>> {
         let place = self.0.coordinate(rank).ok_or_else(|| no_rank(&self.0, rank))?;
         Ok(PyTuple::new(py, place)?)
@@ -156,17 +156,17 @@ by_notation! { PyMesh {
         self.0.rank_at(&coordinate.0)
     }
 
-    /// The coordinate of the rank that stands there in `ranks`.
-    fn coordinate_of_index<'py>(&self, py: Python<'py>, #[pyo3(from_py_with = number)] index: usize) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    /// The coordinate of the rank at this index of `ranks`.
+    fn coordinate_at<'py>(&self, py: Python<'py>, #[pyo3(from_py_with = number)] index: usize) -> PyResult<Option<Bound<'py, PyTuple>>> {
         self.0.coordinate_at(index).map(|place| PyTuple::new(py, place)).transpose()
     }
 
-    /// Where a rank stands in `ranks`, or None.
-    fn index_of(&self, #[pyo3(from_py_with = number)] rank: usize) -> Option<usize> {
+    /// The index of a rank in `ranks`, or None.
+    fn position(&self, #[pyo3(from_py_with = number)] rank: usize) -> Option<usize> {
         self.0.position(rank)
     }
 
-    /// Where the members of a group of these axes are, such as `dp` or the part `tp:(1)2` of one.
+    /// The pattern of a group of these axes, such as `dp` or the part `tp:(1)2` of one.
     #[pyo3(signature = (*names))]
     fn group(&self, names: Names) -> Answer<PyGroupPattern> {
         Ok(PyGroupPattern(self.0.group(&sub_axes(&self.0, &names.0)?)?))
@@ -197,39 +197,39 @@ by_notation! { PyMesh {
 
     /// Shardy's text of the mesh.
     fn shardy(&self) -> Answer<String> {
-        Ok(self.0.shardy()?)
+        Ok(self.0.to_shardy()?)
     }
 
-    /// The part along these axes, in the order given, through coordinate 0 of the others.
+    /// The sub-mesh along these axes, in the order given, through coordinate 0 of the others.
     #[pyo3(signature = (*names))]
     fn slice(&self, names: Names) -> Answer<PyMesh> {
         Ok(PyMesh(self.0.slice(&as_text(&names.0))?))
     }
 
-    /// The part at fixed coordinates of some axes: `mesh.at({"pp": 1})`.
+    /// The sub-mesh at fixed coordinates of some axes: `mesh.at({"pp": 1})`.
     fn at(&self, fixed: AxesArgument) -> Answer<PyMesh> {
         Ok(PyMesh(self.0.at(&fixed.as_text())?))
     }
 
-    /// The part along these axes that holds a rank.
+    /// The sub-mesh along these axes that holds a rank.
     #[pyo3(signature = (rank, *names))]
     fn slice_of(&self, #[pyo3(from_py_with = number)] rank: usize, names: Names) -> Answer<PyMesh> {
         Ok(PyMesh(self.0.slice_of(rank, &as_text(&names.0))?))
     }
 
-    /// The axes in another order; the ranks at their coordinates stay.
+    /// The mesh with its axes in another order; ranks keep their coordinates.
     #[pyo3(signature = (*names))]
     fn reorder(&self, names: Names) -> Answer<PyMesh> {
         Ok(PyMesh(self.0.reorder(&as_text(&names.0))?))
     }
 
-    /// Another name for an axis.
+    /// The mesh with an axis renamed.
     #[pyo3(signature = (from_, to))]
     fn rename(&self, #[pyo3(from_py_with = text)] from_: &str, #[pyo3(from_py_with = text)] to: &str) -> Answer<PyMesh> {
         Ok(PyMesh(self.0.rename(from_, to)?))
     }
 
-    /// These axes as one, last fastest, where the outermost of them stood.
+    /// The mesh with these axes fused into one, last fastest, at the position of the outermost of them.
     fn flatten(&self, #[pyo3(from_py_with = listed)] names: Vec<String>, #[pyo3(from_py_with = text)] into: &str) -> Answer<PyMesh> {
         Ok(PyMesh(self.0.flatten(&as_text(&names), into)?))
     }
@@ -239,27 +239,27 @@ by_notation! { PyMesh {
         Ok(PyLayout(self.0.flat_layout()?))
     }
 
-    /// One axis as several, in its place, last fastest: `mesh.split("dp", {"replicate": 2, "shard": 4})`.
+    /// The mesh with one axis as several, last fastest: `mesh.split("dp", {"replicate": 2, "shard": 4})`.
     fn split(&self, #[pyo3(from_py_with = text)] name: &str, into: AxesArgument) -> Answer<PyMesh> {
         Ok(PyMesh(self.0.split(name, &into.as_text())?))
     }
 
-    /// The list of ranks cut into other axes, last fastest.
+    /// The same list of ranks with other axes, last fastest.
     fn reinterpret(&self, axes: AxesArgument) -> Answer<PyMesh> {
         Ok(PyMesh(self.0.reinterpret(&axes.as_text())?))
     }
 
-    /// Whether both hold the same ranks, in whatever order and under whatever names.
+    /// `True` if both have the same ranks, in any order and under any axis names.
     fn same_ranks(&self, other: MeshArgument) -> bool {
         self.0.same_ranks(&other.0)
     }
 
-    /// The JSON text of it.
+    /// The mesh as JSON text.
     fn to_json(&self) -> Answer<String> {
         json::write(&self.0)
     }
 
-    /// What `to_json` wrote.
+    /// Reads the text of `to_json`.
     #[staticmethod]
     fn from_json(#[pyo3(from_py_with = text)] text: &str) -> Answer<PyMesh> {
         Ok(PyMesh(json::read(text)?))
@@ -280,7 +280,7 @@ by_notation! { PyMesh {
     }
 }}
 
-/// The refusal of a rank that a mesh does not hold.
+/// The error for a rank that a mesh does not have.
 pub(crate) fn no_rank(mesh: &Mesh, rank: usize) -> Failure {
     reshard_sharding::Error::NoSuchRank { rank, mesh: mesh.to_string() }.into()
 }
@@ -306,7 +306,7 @@ by_notation! { PyRecipe {
         hash_of(self.0.to_string())
     }
 
-    /// The kinds, with what each is and its axes.
+    /// The kinds, with a description of each and its axes.
     #[staticmethod]
     fn kinds(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         let kinds = PyDict::new(py);
@@ -317,7 +317,7 @@ by_notation! { PyRecipe {
         Ok(kinds)
     }
 
-    /// The same with the one degree that was left out, so that it has so many ranks.
+    /// The same recipe with its one missing degree chosen so that it has `ranks` ranks.
     fn on_world(&self, #[pyo3(from_py_with = number)] ranks: usize) -> Answer<PyRecipe> {
         Ok(PyRecipe(self.0.clone().on_world(ranks)?))
     }

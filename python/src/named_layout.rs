@@ -55,34 +55,34 @@ macro_rules! with_axes {
                     Ok(PyPoints(self.0.stride()?))
                 }
 
-                /// How many modes it has.
+                /// The number of modes.
                 #[getter]
                 fn rank(&self) -> usize {
                     self.0.layout().rank()
                 }
 
-                /// How deep modes nest.
+                /// The nesting depth of modes.
                 #[getter]
                 fn depth(&self) -> usize {
                     self.0.layout().depth()
                 }
 
-                /// How many indices it has.
+                /// The number of indices.
                 #[getter]
                 fn size(&self) -> i64 {
                     self.0.layout().size()
                 }
             }
-            coalesce(; profile) = Coalesce "The shortest layout of the same function, or that by profile."
-            flatten() = Flatten "All leaves as modes."
-            group(begin, end) = Group "Modes [begin, end) as one mode."
-            reversed() = Reversed "The modes from right to left."
-            mode(k) = Mode "Mode k."
-            split(shape) = Split "self cut into modes of these sizes, each coalesced."
-            zip(other) = Zip "The layout of pairs (self(i), other(i))."
-            same_function(other) = SameFunction "Whether self(i) = other(i) for all i, on the same domain."
-            is_compatible(other) = Compatible "Whether the shape of other refines that of self."
-            is_congruent(other) = Congruent "Whether both are nested alike."
+            coalesce(; profile) = Coalesce "Returns the shortest layout of the same function, or that by profile."
+            flatten() = Flatten "Returns all leaves as modes."
+            group(begin, end) = Group "Groups modes [begin, end) into one mode."
+            reversed() = Reversed "Reverses the order of the modes."
+            mode(k) = Mode "Returns mode k."
+            split(shape) = Split "Splits self into modes of these sizes, each coalesced."
+            zip(other) = Zip "Returns the layout of pairs (self(i), other(i))."
+            is_equivalent(other) = SameFunction "Returns `True` if self(i) = other(i) for all i, on the same domain."
+            is_compatible(other) = Compatible "Returns True if the shape of other refines that of self."
+            is_congruent(other) = Congruent "Returns True if both have the same nesting."
         }
     };
 }
@@ -90,8 +90,8 @@ macro_rules! with_axes {
 with_axes!(PyNamed, NamedLayout {});
 with_axes!(PyPairs, NamedLayout<(AxisStride, AxisStride)> {});
 
-/// A point on named axes, such as `Points("3+1@tp")`, or a nested tuple of points.
-#[pyclass(frozen, eq, name = "Points", module = "reshard")]
+/// A point on named axes, such as `NamedPoint("3+1@tp")`, or a nested tuple of points.
+#[pyclass(frozen, eq, name = "NamedPoint", module = "reshard")]
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct PyPoints(pub(crate) NamedPoint);
 
@@ -103,7 +103,7 @@ impl PyPoints {
     }
 
     fn __repr__(&self) -> String {
-        format!("Points('{}')", self.0)
+        format!("NamedPoint('{}')", self.0)
     }
 
     fn __str__(&self) -> String {
@@ -118,7 +118,7 @@ impl PyPoints {
         (py.get_type::<PyPoints>(), (self.0.to_string(),))
     }
 
-    /// Whether it is one point that is no tuple.
+    /// `True` if it is a single point that is not a tuple.
     #[getter]
     fn is_scalar(&self) -> bool {
         self.0.is_scalar()
@@ -130,7 +130,7 @@ impl PyPoints {
         self.0.names().map(str::to_owned).collect()
     }
 
-    /// Of every point, in order, where it is: its offset in the local buffer, and its coordinate along each axis that it names.
+    /// For every point its offset in the local buffer, and its coordinate along each axis that it names.
     fn points(&self) -> Vec<(i64, BTreeMap<String, i64>)> {
         let names: Vec<&str> = self.0.names().collect();
         let along = |at: &AxisStride| Some(((*names.get(at.axis()? as usize)?).to_owned(), at.step()));

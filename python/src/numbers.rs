@@ -1,4 +1,4 @@
-//! Numbers that Python gives: one out of the range of its type is refused like any other argument, with the number.
+//! Numbers passed from Python: one out of the range of its type is rejected, and the error shows the number.
 
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::{PyOverflowError, PyUnicodeEncodeError, PyValueError};
@@ -18,12 +18,14 @@ pub(crate) fn number_if_any<'py, T: FromPyObjectOwned<'py>>(
     if object.is_none() { Ok(None) } else { number(object).map(Some) }
 }
 
-/// The refusal of a number that is out of range, of a text without UTF-8, or of a sequence of another length; any other exception as it is.
+/// The error of a number out of range, of a text without UTF-8, or of a sequence of another length.
+///
+/// Any other exception is returned unchanged.
 pub(crate) fn in_range(object: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     let py = object.py();
     if error.is_instance_of::<PyUnicodeEncodeError>(py) {
         let given = object.repr().map_or_else(|_| "it".to_owned(), |text| text.to_string());
-        return refused("text", format!("{given} has half of a surrogate pair, which no text in UTF-8 has"))
+        return refused("text", format!("{given} has half of a surrogate pair, which is not valid UTF-8"))
             .into();
     }
     if error.is_instance_of::<PyValueError>(py) && !error.is_instance_of::<ReshardError>(py) {
@@ -34,7 +36,7 @@ pub(crate) fn in_range(object: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     }
     // Python prints no integers of more than some thousand digits.
     let given =
-        object.repr().map_or_else(|_| "a number of too many digits".to_owned(), |text| text.to_string());
+        object.repr().map_or_else(|_| "a number with too many digits".to_owned(), |text| text.to_string());
     refused("number", format!("{given} is out of range: counts are 0 to 2^63 - 1, and integers have 64 bits"))
         .into()
 }

@@ -1,4 +1,4 @@
-//! Ops: what a call of the table, or a rule, is on inputs of some shapes.
+//! Ops: a call of the table, or of a rule, on inputs of given shapes.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::value::Reduced;
 #[derive(Clone, Debug)]
 pub(crate) struct PyOp {
     pub(crate) op: Op,
-    /// What is called; none of a backward.
+    /// The call; `None` for a backward op.
     call: Option<OpCall>,
     table: Arc<OpTable>,
 }
@@ -40,7 +40,7 @@ impl std::hash::Hash for PyOp {
     }
 }
 
-/// Shapes as Python writes them.
+/// Converts shapes to Python tuples.
 pub(crate) fn shapes<'py>(py: Python<'py>, shapes: &[Vec<usize>]) -> PyResult<Bound<'py, PyTuple>> {
     let each = shapes.iter().map(|shape| PyTuple::new(py, shape)).collect::<PyResult<Vec<_>>>()?;
     PyTuple::new(py, each)
@@ -53,9 +53,9 @@ impl PyOp {
         Ok(PyOp { op: table.op(&call, inputs)?, call: Some(call), table })
     }
 
-    /// What is called, which a backward alone has not.
+    /// Returns the call, or an error for a backward op, which has none.
     fn called(&self) -> Answer<&OpCall> {
-        let reason = || format!("{} is a backward: ask the op that it is of", self.op.name());
+        let reason = || format!("{} is a backward op; use its forward op", self.op.name());
         self.call.as_ref().ok_or_else(|| refused("unsupported", reason()))
     }
 
@@ -100,13 +100,13 @@ impl PyOp {
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> Answer<Reduced<'py, (String, Bound<'py, PyTuple>)>> {
         if !Arc::ptr_eq(&self.table, &standard()) {
-            let reason = format!("{} is of a table of its own, which is not pickled", self.op.name());
+            let reason = format!("{} is an op of a custom table and cannot be pickled", self.op.name());
             return Err(refused("unsupported", reason));
         }
         Ok((py.get_type::<PyOp>(), (self.called()?.to_string(), shapes(py, self.op.inputs())?)))
     }
 
-    /// The name; a rule is called by its text.
+    /// The name; for a rule its text.
     #[getter]
     fn name(&self) -> &str {
         self.call.as_ref().and_then(OpCall::name).unwrap_or_else(|| self.op.name())
@@ -136,53 +136,53 @@ impl PyOp {
         self.op.rule().map(ToString::to_string)
     }
 
-    /// What the operands may be along one mesh axis, such as `"S(m0),R -> S(m0)"`; none of a view.
+    /// The placements of the operands along one mesh axis, such as `"S(m0),R -> S(m0)"`; empty for a view.
     #[getter]
     fn strategies(&self) -> Vec<String> {
         self.op.strategies().iter().map(ToString::to_string).collect()
     }
 
-    /// Of each of the strategies, whether the op has to know which part of the whole a rank holds.
+    /// For each strategy `True` if the op must know the region of the global tensor that a rank holds.
     #[getter]
     fn regions(&self) -> Vec<bool> {
         self.op.regions()
     }
 
-    /// Whether each element of its results depends on no elements but those of its inputs at the same index.
+    /// `True` if each element of its results depends only on the elements of its inputs at the same index.
     #[getter]
     fn is_elementwise(&self) -> bool {
         self.op.is_elementwise()
     }
 
-    /// Whether it only regroups digits: then its axes are not independent.
+    /// `True` if it only regroups digits: its mesh axes then are not independent.
     #[getter]
     fn is_view(&self) -> bool {
         self.op.is_view()
     }
 
-    /// How many operations it does on the whole tensors.
+    /// The number of operations on global tensors.
     #[getter]
     fn operations(&self) -> f64 {
         self.op.operations()
     }
 
-    /// The inputs that are written, each with the output that is written there.
+    /// The inputs that are written in place, each with the output that is stored there.
     #[getter]
-    fn written(&self) -> Vec<(usize, usize)> {
+    fn in_place_inputs(&self) -> Vec<(usize, usize)> {
         self.op.in_place_inputs()
     }
 
-    /// The dims of an input that it carries whole into all outputs, each with its place in every output.
-    fn carried(&self, #[pyo3(from_py_with = number)] input: usize) -> Answer<Vec<(usize, Vec<usize>)>> {
+    /// The dims of an input that appear unchanged in all outputs, each with its index in every output.
+    fn batch_dims(&self, #[pyo3(from_py_with = number)] input: usize) -> Answer<Vec<(usize, Vec<usize>)>> {
         if input < self.op.inputs().len() {
             return Ok(self.op.batch_dims(input));
         }
         let reason =
-            format!("{} has {} inputs, and no input {input}", self.op.name(), self.op.inputs().len());
+            format!("there is no input {input}: {} has {} inputs", self.op.name(), self.op.inputs().len());
         Err(refused("rule", reason))
     }
 
-    /// Of every strategy what its backward may be: from the gradients of the outputs to those of the inputs.
+    /// The possible backward strategies of every strategy: from output gradients to input gradients.
     fn transposes(&self) -> Vec<(String, Vec<String>)> {
         let of = |strategy: &reshard_ops::rules::Strategy| {
             let backward = strategy.transposes().iter().map(ToString::to_string).collect();
@@ -191,7 +191,7 @@ impl PyOp {
         self.op.strategies().iter().map(of).collect()
     }
 
-    /// The formula of its gradient, a line for each call of an op; refused of an op that has none.
+    /// The formula of its gradient, a line for each call of an op; an error if it has none.
     fn gradient(&self) -> Answer<Vec<String>> {
         Ok(self.table.gradient(self.called()?, &self.inputs_as_slices())?.lines())
     }

@@ -1,4 +1,4 @@
-//! Operands: what ops take, by element type and by who holds which elements.
+//! Operands: the inputs of ops, by element type and sharding.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -11,7 +11,7 @@ use crate::failure::Answer;
 use crate::sharding::PySharding;
 use crate::value::Reduced;
 
-/// The element type of a tensor and who holds it, such as `Operand("f32", Sharding("tp=4", (8, 6), "S(0)"))`.
+/// The element type and the sharding of a tensor, such as `TraceOperand("f32", Sharding("tp=4", (8, 6), "S(0)"))`.
 #[pyclass(frozen, eq, hash, name = "Operand", module = "reshard")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PyOperand(Operand);
@@ -45,20 +45,20 @@ impl PyOperand {
         PyDType(self.0.dtype)
     }
 
-    /// Who holds which elements.
+    /// The sharding.
     #[getter]
     fn sharding(&self) -> PySharding {
         PySharding(self.0.sharding.clone())
     }
 
-    /// Whether it is known that no element is negative.
+    /// `True` if no element can be negative.
     #[getter]
     fn nonnegative(&self) -> bool {
         self.0.nonnegative
     }
 }
 
-/// Operands: an `Operand` each, a sharding of f32, or a pair of an element type and a sharding.
+/// Operands: an `TraceOperand` each, a sharding of f32, or a pair of an element type and a sharding.
 pub(crate) fn operand(object: &Bound<'_, PyAny>) -> Answer<Operand> {
     if let Ok(operand) = object.cast::<PyOperand>() {
         return Ok(operand.get().0.clone());
@@ -68,7 +68,7 @@ pub(crate) fn operand(object: &Bound<'_, PyAny>) -> Answer<Operand> {
     }
     let Ok((dtype, sharding)) = object.extract::<(DTypeArgument, Bound<'_, PySharding>)>() else {
         return Err(PyTypeError::new_err(format!(
-            "an input is an Operand, a Sharding (of f32), or a pair of an element type and a Sharding, not {}",
+            "expected an Operand, a Sharding (of f32), or a pair of an element type and a Sharding, found {}",
             type_name(object)
         ))
         .into());

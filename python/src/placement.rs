@@ -1,4 +1,4 @@
-//! Placements: what one axis of a mesh does to a tensor.
+//! Placements: the distribution of a tensor along one axis of a mesh.
 
 use std::num::NonZeroUsize;
 
@@ -13,7 +13,9 @@ use crate::sequences::{listed, listed_twice};
 use crate::texts::text;
 use crate::value::Reduced;
 
-/// What one axis of a mesh does to a tensor: `R()`, `S(0)`, `SS(0, 2)`, `P("sum")`, or by notation `Placement("RG(0,[3,5])")`.
+/// The distribution of a tensor along one axis of a mesh.
+///
+/// Examples are `R()`, `S(0)`, `SS(0, 2)`, `P("sum")`, or by notation `Placement("RG(0,[3,5])")`.
 #[pyclass(frozen, eq, hash, name = "Placement", module = "reshard")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct PyPlacement(pub(crate) Placement);
@@ -25,7 +27,7 @@ impl PyPlacement {
         PyPlacement(placement.0)
     }
 
-    /// The dim is cut into pieces of these sizes, one for each rank of the axis.
+    /// Shards a dim in ranges of these sizes, one for each rank of the axis.
     #[staticmethod]
     fn ragged(
         #[pyo3(from_py_with = number)] dim: usize,
@@ -34,7 +36,7 @@ impl PyPlacement {
         PyPlacement(Placement::ragged(dim, &sizes))
     }
 
-    /// Ragged pieces of whole blocks of these sizes, as even as they go among so many ranks.
+    /// Ragged ranges of whole blocks of these sizes, distributed as evenly as possible over `ranks` ranks.
     #[staticmethod]
     fn ragged_of_blocks(
         #[pyo3(from_py_with = number)] dim: usize,
@@ -44,7 +46,7 @@ impl PyPlacement {
         Ok(PyPlacement(Placement::ragged_of_blocks(dim, &blocks, ranks)?))
     }
 
-    /// Ragged pieces of whole blocks of one size, as even as they go among so many ranks.
+    /// Ragged ranges of whole blocks of one size, distributed as evenly as possible over `ranks` ranks.
     #[staticmethod]
     fn ragged_in_blocks(
         #[pyo3(from_py_with = number)] dim: usize,
@@ -55,7 +57,7 @@ impl PyPlacement {
         Ok(PyPlacement(Placement::ragged_in_blocks(dim, len, block, ranks)?))
     }
 
-    /// Ragged pieces in proportion to these units, one for each rank of the axis.
+    /// Ragged ranges in proportion to these units, one for each rank of the axis.
     #[staticmethod]
     fn ragged_in_units(
         #[pyo3(from_py_with = number)] dim: usize,
@@ -71,18 +73,18 @@ impl PyPlacement {
         PyPlacement(Placement::zigzag(dim))
     }
 
-    /// Blocks of so many indices, dealt out to the ranks in turn.
+    /// Blocks of `len` indices, dealt to the ranks in turn.
     #[staticmethod]
     fn block(
         #[pyo3(from_py_with = number)] dim: usize,
         #[pyo3(from_py_with = number)] len: usize,
     ) -> PyResult<PyPlacement> {
         let len = NonZeroUsize::new(len)
-            .ok_or_else(|| refused("placement", "a block has at least one index, not 0"))?;
+            .ok_or_else(|| refused("placement", "the block length must be at least 1, not 0"))?;
         Ok(PyPlacement(Placement::block(dim, len)))
     }
 
-    /// Chunks that are rolled by so many ranks.
+    /// Chunks that are rotated by `by` ranks.
     #[staticmethod]
     fn rolled(
         #[pyo3(from_py_with = number)] dim: usize,
@@ -115,7 +117,7 @@ impl PyPlacement {
         self.0.dim()
     }
 
-    /// How the terms make the value, such as `sum`, or None where there are no terms.
+    /// The reduction of the partial values, such as `sum`, or None if the placement is not partial.
     #[getter]
     fn op(&self) -> Option<String> {
         match self.0 {
@@ -128,24 +130,28 @@ impl PyPlacement {
         }
     }
 
-    /// The same of another dim.
-    fn at(&self, #[pyo3(from_py_with = number)] dim: usize) -> PyPlacement {
+    /// The same placement of another dim.
+    fn with_dim(&self, #[pyo3(from_py_with = number)] dim: usize) -> PyPlacement {
         PyPlacement(self.0.with_dim(dim))
     }
 }
 
-/// How many rows every source sends to every rank, such as tokens to experts: `Counts([[3, 1], [0, 2]])`.
+/// The number of rows that every source sends to every rank, such as tokens to experts.
+///
+/// Example: `Counts([[3, 1], [0, 2]])`.
 #[pyclass(frozen, name = "Counts", module = "reshard")]
 pub(crate) struct PyCounts {
     counts: Counts,
-    /// What it was made of.
+    /// The rows that it was made of.
     rows: Vec<Vec<usize>>,
     capacity: Option<usize>,
 }
 
 #[pymethods]
 impl PyCounts {
-    /// A row for each source, with what it sends to each rank; within a capacity, where one is given, of what a rank receives.
+    /// Reads a row for each source, with the numbers that it sends to each rank.
+    ///
+    /// A `capacity` limits the rows that a rank receives.
     #[new]
     #[pyo3(signature = (rows, capacity=None))]
     fn new(
@@ -168,45 +174,45 @@ impl PyCounts {
         (py.get_type::<PyCounts>(), (self.rows.clone(), self.capacity))
     }
 
-    /// How many send.
+    /// The number of sources.
     #[getter]
     fn sources(&self) -> usize {
         self.counts.sources()
     }
 
-    /// How many receive.
+    /// The number of receiving ranks.
     #[getter]
     fn ranks(&self) -> usize {
         self.counts.ranks()
     }
 
-    /// How many rows there are in all.
+    /// The total number of rows.
     #[getter]
     fn total(&self) -> usize {
         self.counts.total()
     }
 
-    /// How many rows a rank receives.
+    /// The number of rows that a rank receives.
     fn receives(&self, #[pyo3(from_py_with = number)] rank: usize) -> Answer<usize> {
         if rank >= self.counts.ranks() {
-            let message = format!("rank {rank} receives nothing: there are {} ranks", self.counts.ranks());
+            let message = format!("there is no rank {rank}: the counts are of {} ranks", self.counts.ranks());
             return Err(refused("no_such_rank", message));
         }
         Ok(self.counts.receives(rank))
     }
 
     /// The placement of the rows as they are sent.
-    fn sent(&self, #[pyo3(from_py_with = number)] dim: usize) -> PyPlacement {
+    fn source_placement(&self, #[pyo3(from_py_with = number)] dim: usize) -> PyPlacement {
         PyPlacement(self.counts.source_placement(dim))
     }
 
     /// The placement of the rows as they are received.
-    fn received(&self, #[pyo3(from_py_with = number)] dim: usize) -> PyPlacement {
+    fn target_placement(&self, #[pyo3(from_py_with = number)] dim: usize) -> PyPlacement {
         PyPlacement(self.counts.target_placement(dim))
     }
 }
 
-/// Every rank holds the same.
+/// Every rank holds the whole tensor.
 #[pyfunction]
 #[pyo3(name = "R")]
 fn replicate() -> PyPlacement {
@@ -220,18 +226,20 @@ fn shard(#[pyo3(from_py_with = number)] dim: usize) -> PyPlacement {
     PyPlacement(Placement::Shard(dim))
 }
 
-/// The dim is chunked into so many pieces, and each piece over the ranks.
+/// The dim is split into `split_factor` blocks, and each block is chunked over the ranks.
 #[pyfunction]
 #[pyo3(name = "SS")]
 fn strided_shard(
     #[pyo3(from_py_with = number)] dim: usize,
     #[pyo3(from_py_with = number)] split_factor: usize,
 ) -> Answer<PyPlacement> {
-    // Read, and so checked, as a text would be.
+    // Parsing the notation checks the arguments as it does for a text.
     Ok(PyPlacement(format!("SS({dim},{split_factor})").parse()?))
 }
 
-/// Every rank holds a whole term; the value is their reduction: sum, avg, prod, min, max, or norm2.
+/// Every rank holds a partial value of the whole shape; the value is their reduction.
+///
+/// Reductions are sum, avg, prod, min, max and norm2.
 #[pyfunction]
 #[pyo3(name = "P", signature = (op="sum"))]
 fn partial(#[pyo3(from_py_with = text)] op: &str) -> Answer<PyPlacement> {

@@ -24,14 +24,14 @@ use crate::stop::stoppable;
 use crate::texts::text;
 use crate::value::hash_of;
 
-/// How a plan was made where it is not the planner's answer to a question.
+/// The derivation of a plan that is not the planner's direct answer.
 #[derive(Clone, Debug)]
 struct Detour {
-    /// The plan whose question this answers.
+    /// The plan whose request this answers.
     origin: Arc<Plan>,
-    /// Whether it is the greedy planner's.
+    /// `true` if it is the axis-by-axis planner's.
     greedy: bool,
-    /// How often it was turned round since.
+    /// The number of transpositions since.
     transposed: usize,
 }
 
@@ -49,7 +49,7 @@ impl PyPlan {
         PyPlan { plan, detour: None }
     }
 
-    /// What a greedy planner answers to the question of another plan.
+    /// A plan of the axis-by-axis planner for the request of another plan.
     pub(crate) fn greedy(origin: Arc<Plan>, plan: Plan) -> PyPlan {
         PyPlan {
             plan: Arc::new(plan),
@@ -61,7 +61,7 @@ impl PyPlan {
         &self.plan
     }
 
-    /// The plan whose question was asked, whether greedily, and how often it was turned round.
+    /// Returns the plan that was requested, `true` if axis by axis, and the number of transpositions.
     fn made(&self) -> (&Plan, bool, usize) {
         match &self.detour {
             None => (&self.plan, false, 0),
@@ -78,7 +78,7 @@ impl PyPlan {
     }
 }
 
-/// A plan is a pure function of what was asked.
+/// A plan is a pure function of its request.
 impl PartialEq for PyPlan {
     fn eq(&self, other: &PyPlan) -> bool {
         let ((a, greedy, transposed), (b, greedy_too, transposed_too)) = (self.made(), other.made());
@@ -89,13 +89,13 @@ impl PartialEq for PyPlan {
 
 #[pymethods]
 impl PyPlan {
-    /// Who holds what before.
+    /// The sharding before.
     #[getter]
     fn from_(&self) -> PySharding {
         PySharding(self.plan.from().clone())
     }
 
-    /// Who holds what after.
+    /// The sharding after.
     #[getter]
     fn to(&self) -> PySharding {
         PySharding(self.plan.to().clone())
@@ -107,13 +107,13 @@ impl PyPlan {
         PyDType(self.plan.dtype())
     }
 
-    /// How it was asked for, as a planner.
+    /// The planner with the options of this plan.
     #[getter]
     fn planner(&self) -> PyPlanner {
         PyPlanner::new(Planner::from(self.plan.options().clone()))
     }
 
-    /// The steps in order; none if every rank already holds its target.
+    /// The steps in order; empty if every rank already holds its target.
     #[getter]
     fn steps(&self) -> Vec<PyStep> {
         steps(&self.plan)
@@ -123,7 +123,7 @@ impl PyPlan {
         self.plan.steps().len()
     }
 
-    /// The number of steps in which ranks talk to each other.
+    /// The number of steps in which ranks communicate.
     #[getter]
     fn communicating_steps(&self) -> usize {
         self.plan.communicating_steps()
@@ -135,7 +135,7 @@ impl PyPlan {
         self.plan.received_bytes()
     }
 
-    /// Bytes that the worst rank cannot do without, or None where nothing simple is true.
+    /// A lower bound of the bytes that the worst rank must receive; None if no simple bound is known.
     #[getter]
     fn lower_bound_bytes(&self) -> Option<u64> {
         self.plan.lower_bound_bytes()
@@ -153,21 +153,21 @@ impl PyPlan {
         self.plan.lower_bound_us()
     }
 
-    /// The most bytes that any rank holds at one moment.
+    /// The most bytes that any rank holds at one time.
     #[getter]
     fn peak_bytes(&self) -> u64 {
         self.plan.peak_bytes()
     }
 
-    /// Bytes of the largest shard among source, target and what lies between.
+    /// Bytes of the largest shard among source, target and intermediate shardings.
     #[getter]
     fn max_shard_bytes(&self) -> u64 {
         self.plan.max_shard_bytes()
     }
 
-    /// Whether the budget ran out before everything that might be better was looked at.
+    /// `True` if the search budget ran out before all candidates were explored.
     #[getter]
-    fn is_exhausted(&self) -> bool {
+    fn is_budget_exhausted(&self) -> bool {
         self.plan.is_budget_exhausted()
     }
 
@@ -177,19 +177,19 @@ impl PyPlan {
         self.plan.groups().into_iter().cloned().map(PyGroupPattern).collect()
     }
 
-    /// All ranks that hold something before or after, ascending.
+    /// All ranks that hold elements before or after, ascending.
     #[getter]
     fn ranks(&self) -> Vec<usize> {
         self.plan.ranks()
     }
 
-    /// All that one rank does, phase after phase.
+    /// The phases of one rank, in order.
     fn phases(&self, py: Python<'_>, #[pyo3(from_py_with = number)] rank: usize) -> Answer<Vec<PyPhase>> {
         let phases = py.detach(|| self.plan.phases(rank))?;
         Ok(phases.into_iter().map(|(step, phase)| PyPhase { step, phase }).collect())
     }
 
-    /// All that one rank sends to others and receives from them: (step, `"send"` or `"receive"`, message).
+    /// All messages of one rank to and from others: (step, `"send"` or `"receive"`, message).
     fn messages(
         &self,
         py: Python<'_>,
@@ -208,12 +208,12 @@ impl PyPlan {
         Ok(all)
     }
 
-    /// The plan between the duals, from `to`'s to `from_`'s: what the gradients do.
+    /// The transposed plan, for gradients: from the cotangent sharding of `to` to that of `from_`.
     fn transposed(&self, py: Python<'_>) -> Answer<PyPlan> {
         py.detach(|| self.turned())
     }
 
-    /// The plan beside the one that a greedy planner makes, and every candidate that was looked at, as text.
+    /// Every candidate of the search, and the plan compared with that of the axis-by-axis planner, as text.
     fn explain(&self, py: Python<'_>) -> Answer<String> {
         let plan = &self.plan;
         if self.detour.is_some() {
@@ -227,7 +227,8 @@ impl PyPlan {
 
     /// The plan as one rank's calls of a framework, between strided views of its flat buffers.
     ///
-    /// `offers` are the groups that exist, as `Offers` takes them; without any, all that goes to others is messages. `dtype` is the plan's where none is given.
+    /// `offers` are the existing process groups, as `FrameworkGroups` takes them; without groups all transfers to
+    /// other ranks are messages. `dtype` defaults to the plan's.
     #[pyo3(signature = (rank, offers=None, dtype=None))]
     fn calls(
         &self,
@@ -243,17 +244,22 @@ impl PyPlan {
         Ok(PyRankCalls::new(calls))
     }
 
-    /// The plan as one program for all ranks, for frameworks that trace; refused as `not_alike` where ranks differ by more than offsets.
+    /// The plan as one program for all ranks, for frameworks that trace.
+    ///
+    /// It is rejected as `not_alike` if ranks differ by more than offsets.
     #[pyo3(signature = (dtype=None))]
     fn spmd(&self, py: Python<'_>, dtype: Option<DTypeArgument>) -> Answer<PySpmd> {
         let dtype = dtype.map_or(self.plan.dtype(), |dtype| dtype.0);
         Ok(PySpmd(Arc::new(py.detach(|| SpmdProgram::new(&self.plan, dtype))?)))
     }
 
-    /// Carries the plan out on the shards of `from_`, in the order of its mesh's ranks: the shards of `to`.
+    /// Executes the plan on the shards of `from_`, in the order of the mesh's ranks.
     ///
-    /// Every rank is a thread, and the interpreter goes on meanwhile. Shards are C-contiguous arrays of the plan's type, or bytes;
-    /// they are read where they are. The answers are arrays like the first shard, or `out`, which may share no memory with shards.
+    /// Returns the shards of `to`.
+    ///
+    /// Every rank is a thread, and runs without the interpreter lock. Shards are C-contiguous arrays of the
+    /// plan's type, or bytes; they are read without a copy. The results are arrays like the first shard, or
+    /// `out`, which must not overlap the shards.
     #[pyo3(signature = (shards, out=None))]
     fn run<'py>(
         &self,
@@ -264,18 +270,20 @@ impl PyPlan {
         engine::run(py, &self.plan, &shards, out)
     }
 
-    /// The JSON text of what was asked for; the plan is made again when it is read.
+    /// The request as JSON text; the plan is computed again when the text is read.
     fn to_json(&self) -> Answer<String> {
         match self.detour {
             None => Ok(json::write(&*self.plan)?),
             Some(_) => Err(refused(
                 "unsupported",
-                "a text holds what a planner was asked, and this plan is greedy or transposed: store that of the planner",
+                "a greedy or transposed plan has no JSON; store the plan that the planner returned",
             )),
         }
     }
 
-    /// What `to_json` wrote; the greedy planner's answer to it, or the plan turned round so often, where asked for.
+    /// Reads the text of `to_json`.
+    ///
+    /// With `greedy` the plan is the axis-by-axis one; it is then transposed `transposed` times.
     #[staticmethod]
     #[pyo3(signature = (text, *, greedy=false, transposed=0))]
     fn from_json(
@@ -307,7 +315,10 @@ impl PyPlan {
         let (from, to, dtype) = (shown(origin.from())?, shown(origin.to())?, origin.dtype());
         let turned = ".transposed()".repeat(transposed);
         if greedy {
-            return Ok(format!("Planner({}).greedy({from}, {to}, '{dtype}'){turned}", options.join(", ")));
+            return Ok(format!(
+                "Planner({}).axis_by_axis({from}, {to}, '{dtype}'){turned}",
+                options.join(", ")
+            ));
         }
         let arguments = [vec![from, to, format!("'{dtype}'")], options].concat();
         Ok(format!("plan({}){turned}", arguments.join(", ")))
@@ -317,7 +328,7 @@ impl PyPlan {
         self.plan.to_string()
     }
 
-    /// The picture as text: what it costs, and before and after of every step.
+    /// The picture as text: the cost, and the shardings before and after every step.
     fn draw(&self, py: Python<'_>) -> String {
         py.detach(|| drawn_plan(&self.plan, None, Limits::USUAL).text(false))
     }
@@ -339,8 +350,8 @@ impl PyPlan {
         if greedy {
             let planner = Planner::from(origin.options().clone());
             let plan = stoppable(py, || planner.axis_by_axis(origin.from(), origin.to(), origin.dtype()))??;
-            let plan =
-                plan.ok_or_else(|| refused("unsupported", "no plan goes axis by axis between two meshes"))?;
+            let plan = plan
+                .ok_or_else(|| refused("unsupported", "there is no axis-by-axis plan between two meshes"))?;
             made = PyPlan::greedy(origin, plan);
         }
         for _ in 0..transposed {

@@ -1,4 +1,4 @@
-//! Planners: from where to where, by what network, for what.
+//! Planners, with their network and options.
 
 use std::sync::{Arc, LazyLock};
 
@@ -21,14 +21,14 @@ use crate::texts::{text, words};
 use crate::topology::{PyTopology, TopologyArgument};
 use crate::value::hash_of;
 
-/// How many plans a planner keeps.
+/// The number of plans that a planner caches.
 const KEPT: usize = 4096;
 
-/// Makes plans for one network and one objective, and keeps those that it made.
+/// A planner for one network and one objective, with a cache of its plans.
 ///
-/// The objective is time, bytes or peak; `max_peak_bytes` is what no rank may exceed; only the `groups` given are used; a
-/// `deterministic` planner reduces in one order; the arithmetic is that of kernels or of a framework; the budget is a number of
-/// units of work, or "none".
+/// The objective is time, bytes or peak; `max_peak_bytes` limits the bytes of any rank; only the given
+/// `groups` are used; a `deterministic` planner reduces in one order; the arithmetic is that of kernels or of
+/// a framework; the budget is a number of units of work, or "none".
 #[pyclass(frozen, eq, name = "Planner", module = "reshard")]
 pub(crate) struct PyPlanner {
     planner: Planner,
@@ -41,7 +41,7 @@ impl PartialEq for PyPlanner {
     }
 }
 
-/// A class, no arguments by place, and those by name.
+/// A class, no positional arguments, and the arguments by name.
 type ByName<'py> = (Bound<'py, PyType>, (), Bound<'py, PyDict>);
 
 /// A budget: a number of units of work, or its notation.
@@ -55,7 +55,7 @@ impl<'py> FromPyObject<'_, 'py> for BudgetArgument {
             return Ok(BudgetArgument(words(&text)?.parse().map_err(Failure::from)?));
         }
         object.extract().map(|work| BudgetArgument(SearchBudget::new(work))).map_err(|e| {
-            let units = format!("a budget is 0 to {} units of work, or 'none', not", u64::MAX);
+            let units = format!("expected a budget of 0 to {} units of work, or 'none', found", u64::MAX);
             let py = object.py();
             if e.is_instance_of::<PyOverflowError>(py) {
                 refused(
@@ -63,7 +63,7 @@ impl<'py> FromPyObject<'_, 'py> for BudgetArgument {
                     format!(
                         "{units} {}",
                         object.str().map_or_else(
-                            |_| "a number of too many digits".to_owned(),
+                            |_| "a number with too many digits".to_owned(),
                             |text| text.to_string()
                         )
                     ),
@@ -81,7 +81,7 @@ impl PyPlanner {
         PyPlanner { planner, cache: PlanCache::new(KEPT) }
     }
 
-    /// The planner of these options.
+    /// Makes a planner with these options.
     fn of(
         topology: Option<TopologyArgument>,
         objective: Option<&str>,
@@ -113,12 +113,12 @@ impl PyPlanner {
         })
     }
 
-    /// The planner of the library.
+    /// The planner in Rust.
     pub(crate) fn rust(&self) -> &Planner {
         &self.planner
     }
 
-    /// The arguments that make it, those that are not the default.
+    /// The arguments that differ from the default.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let (options, default) = (self.planner.options(), Planner::new());
         let mut arguments = Vec::new();
@@ -147,7 +147,7 @@ impl PyPlanner {
         arguments
     }
 
-    /// What is gone to: a sharding, or placements on the mesh from which is gone.
+    /// Reads a target: a sharding, or placements on the mesh of the source.
     fn target(from: &PySharding, to: &Bound<'_, PyAny>) -> Answer<Sharding> {
         if let Ok(to) = to.cast::<PySharding>() {
             return Ok(to.get().0.clone());
@@ -155,7 +155,7 @@ impl PyPlanner {
         let Ok(text) = to.cast::<PyString>() else {
             let found = type_name(to);
             let reason = format!(
-                "a plan goes to a Sharding, or to placements on the same mesh such as 'S(0),R', not {found}"
+                "expected a target Sharding, or placements on the same mesh such as 'S(0),R', found {found}"
             );
             return Err(PyTypeError::new_err(reason).into());
         };
@@ -179,7 +179,7 @@ impl PyPlanner {
 impl PyPlanner {
     #[new]
     #[pyo3(signature = (*, topology=None, objective=None, max_peak_bytes=None, groups=None, deterministic=false, arithmetic=None, budget=None))]
-    #[allow(clippy::too_many_arguments, reason = "one for each option, all by name")]
+    #[allow(clippy::too_many_arguments, reason = "one argument per option, all by keyword")]
     fn from_options(
         topology: Option<TopologyArgument>,
         #[pyo3(from_py_with = text)] objective: Option<&str>,
@@ -206,7 +206,7 @@ impl PyPlanner {
         self.planned(py, from_, to, dtype)
     }
 
-    /// The plan beside the greedy one, and every candidate that was looked at.
+    /// The plan compared with the axis-by-axis one, and every candidate of the search.
     #[pyo3(signature = (from_, to, dtype=DTypeArgument::F32))]
     fn explain(
         &self,
@@ -218,7 +218,7 @@ impl PyPlanner {
         Ok(PyExplanation(stoppable(py, || self.planner.explain(&from_.0, &to.0, dtype.0))??))
     }
 
-    /// Modelled time of the plan in us, found without its steps where that is possible.
+    /// Modelled time of the plan in microseconds, without computing its steps where that is possible.
     #[pyo3(signature = (from_, to, dtype=DTypeArgument::F32))]
     fn cost_us(
         &self,
@@ -242,9 +242,9 @@ impl PyPlanner {
         Ok(stoppable(py, || self.planner.lower_bound_us(&from_.0, &to.0, dtype.0))??)
     }
 
-    /// The plan that a greedy planner makes axis by axis, or None between two meshes.
+    /// The axis-by-axis plan, or None between two meshes.
     #[pyo3(signature = (from_, to, dtype=DTypeArgument::F32))]
-    fn greedy(
+    fn axis_by_axis(
         &self,
         py: Python<'_>,
         from_: &PySharding,
@@ -257,13 +257,13 @@ impl PyPlanner {
         Ok(Some(PyPlan::greedy(origin, greedy)))
     }
 
-    /// Each group that a plan would use if it existed, and the us that it would save.
-    fn savings(&self, py: Python<'_>, plan: &PyPlan) -> Answer<Vec<(PyGroupPattern, f64)>> {
+    /// The groups that a plan would use if they existed, each with the microseconds that it would save.
+    fn group_savings(&self, py: Python<'_>, plan: &PyPlan) -> Answer<Vec<(PyGroupPattern, f64)>> {
         let savings = stoppable(py, || self.planner.group_savings(plan.plan()))??;
         Ok(savings.into_iter().map(|(group, us)| (PyGroupPattern(group), us)).collect())
     }
 
-    /// How many plans it keeps.
+    /// The number of cached plans.
     #[getter]
     fn cached(&self) -> usize {
         self.cache.len()
@@ -275,13 +275,13 @@ impl PyPlanner {
         Ok(PyTopology(self.planner.options().cost_model().parse()?))
     }
 
-    /// What plans are least in: time, bytes or peak.
+    /// The objective: time, bytes or peak.
     #[getter]
     fn objective(&self) -> &'static str {
         self.planner.options().objective().as_str()
     }
 
-    /// Bytes that no rank may exceed, or None.
+    /// The limit of the bytes of any rank, or None.
     #[getter]
     fn max_peak_bytes(&self) -> Option<u64> {
         self.planner.options().max_peak_bytes()
@@ -293,19 +293,19 @@ impl PyPlanner {
         self.planner.options().groups().map(|groups| groups.iter().cloned().map(PyGroupPattern).collect())
     }
 
-    /// Whether every reduction is combined in the order of its terms.
+    /// `True` if every reduction combines its operands in a fixed order.
     #[getter]
     fn deterministic(&self) -> bool {
         self.planner.is_deterministic()
     }
 
-    /// Whose arithmetic reduces terms: kernels or framework.
+    /// The arithmetic of reductions: kernels or framework.
     #[getter]
     fn arithmetic(&self) -> &'static str {
         self.planner.options().arithmetic().as_str()
     }
 
-    /// How much is looked at, in units of work, or None without a limit.
+    /// The limit of the search, in units of work, or None if it is unlimited.
     #[getter]
     fn budget(&self) -> Option<u64> {
         Some(self.planner.options().budget())
@@ -338,7 +338,7 @@ impl PyPlanner {
     }
 }
 
-/// A plan beside the one that a greedy planner makes; its text is the explanation.
+/// A plan compared with the axis-by-axis one; its text is the explanation.
 #[pyclass(frozen, name = "Explanation", module = "reshard")]
 pub(crate) struct PyExplanation(Explanation);
 
@@ -350,20 +350,20 @@ impl PyExplanation {
         PyPlan::new(Arc::new(self.0.plan.clone()))
     }
 
-    /// The greedy planner's, or None between two meshes.
+    /// The axis-by-axis plan, or None between two meshes.
     #[getter]
     fn greedy(&self) -> Option<PyPlan> {
         let greedy = self.0.greedy.clone()?;
         Some(PyPlan::greedy(Arc::new(self.0.plan.clone()), greedy))
     }
 
-    /// Every candidate that was looked at, in order, as text.
+    /// Every candidate of the search, in order, as text.
     #[getter]
-    fn considered(&self) -> Vec<String> {
+    fn candidates(&self) -> Vec<String> {
         self.0.candidates.iter().map(ToString::to_string).collect()
     }
 
-    /// Which of them is the plan, or None where there is nothing to do.
+    /// The index of the chosen candidate, or None if the plan is empty.
     #[getter]
     fn chosen(&self) -> Option<usize> {
         self.0.chosen
@@ -378,12 +378,12 @@ impl PyExplanation {
     }
 }
 
-/// The plan from one sharding to another of the same tensor, or to placements on the same mesh; options are those of `Planner`.
+/// The plan from one sharding to another of the same tensor, or to placements on the same mesh.
 ///
-/// The last few thousand plans are kept.
+/// Options are those of `Planner`. The last few thousand plans are cached.
 #[pyfunction]
 #[pyo3(signature = (from_, to, dtype=DTypeArgument::F32, *, topology=None, objective=None, max_peak_bytes=None, groups=None, deterministic=false, arithmetic=None, budget=None))]
-#[allow(clippy::too_many_arguments, reason = "one for each option, all by name")]
+#[allow(clippy::too_many_arguments, reason = "one argument per option, all by keyword")]
 fn plan(
     py: Python<'_>,
     from_: &PySharding,

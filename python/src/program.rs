@@ -1,4 +1,4 @@
-//! Programs: typed lists of ops and moves.
+//! Programs: typed lists of ops and redistributions.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,7 +10,6 @@ use reshard_program::{ComputeRates, Error, Graph, ImplicitRedistribution, Progra
 
 use crate::call::arguments;
 use crate::dtype::{DTypeArgument, PyDType};
-use crate::elaborator::PyElaborator;
 use crate::failure::Answer;
 use crate::graph::{PyGraph, meshes_to_python};
 use crate::mesh::PyMesh;
@@ -22,15 +21,16 @@ use crate::run::{on_device, on_ranks};
 use crate::schedule::{PyEvent, PySchedule, ScheduleOptions};
 use crate::sequences::listed;
 use crate::sharding::PySharding;
+use crate::solver::PyElaborator;
 use crate::stop::stoppable;
 use crate::table::{PyTable, table_or_standard};
 use crate::texts::text;
 use crate::value::Reduced;
 
-/// A training step, typed: every op finds its operands as its strategy says, forward and backward, and what moves is written.
+/// A typed training step: the strategies, forward and backward, and every redistribution are written out.
 ///
-/// `Program(text)` reads one in which every move is written; `Graph.elaborate` makes them of graphs, `reshard.program` of
-/// functions.
+/// `Program(text)` reads a program in which every redistribution is written; `Graph.elaborate` makes one of a
+/// graph, `reshard.program` one of a function.
 #[pyclass(frozen, name = "Program", module = "reshard")]
 #[derive(Clone, Debug)]
 pub(crate) struct PyProgram(pub(crate) Arc<Program>);
@@ -46,7 +46,7 @@ impl PyProgram {
     }
 }
 
-/// A value of a program: its name, its elements, and who holds it and its gradient.
+/// A value of a program: its name, its elements, its sharding and that of its gradient.
 #[pyclass(frozen, name = "Value", module = "reshard")]
 #[derive(Clone, Debug)]
 pub(crate) struct PyValue {
@@ -65,7 +65,7 @@ impl PyValue {
         format!("{}: {}[{}] {}", self.value.name, self.value.dtype, shape.join(","), self.written)
     }
 
-    /// Its name; no two have the same.
+    /// Its name, which is unique in the program.
     #[getter]
     fn name(&self) -> &str {
         &self.value.name
@@ -77,33 +77,33 @@ impl PyValue {
         PyDType(self.value.dtype)
     }
 
-    /// The shape of the whole tensor.
+    /// The shape of the global tensor.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.value.shape())
     }
 
-    /// Its type as the text says it, such as `"S(0),I"`, with the name of its mesh where that is not the first.
+    /// Its type as text, such as `"S(0),I"`, with the name of its mesh if that is not the first mesh.
     #[getter]
     fn r#type(&self) -> &str {
         &self.written
     }
 
-    /// Who holds it.
+    /// The sharding of the value.
     #[getter]
     fn sharding(&self) -> PySharding {
         PySharding(self.value.ty.value.clone())
     }
 
-    /// Who holds its gradient; None of what has none.
+    /// The sharding of its gradient; None if it has no gradient.
     #[getter]
     fn gradient(&self) -> Option<PySharding> {
         self.value.ty.gradient.clone().map(PySharding)
     }
 }
 
-/// A line of a program: an input, an op, a move, or what marks that no gradient follows.
-#[pyclass(frozen, name = "Item", module = "reshard")]
+/// A statement of a program: an input, an op, a redistribution, or the mark after which there is no gradient.
+#[pyclass(frozen, name = "Statement", module = "reshard")]
 #[derive(Debug)]
 pub(crate) struct PyItem {
     program: Arc<Program>,
@@ -123,7 +123,7 @@ impl PyItem {
 #[pymethods]
 impl PyItem {
     fn __repr__(&self) -> String {
-        let (takes, makes) = (self.takes().join(", "), self.makes().join(", "));
+        let (takes, makes) = (self.inputs().join(", "), self.outputs().join(", "));
         match self.call() {
             Some(call) => format!("<{makes} = {call}({takes})>"),
             None => format!("<{} {makes} {takes}>", self.kind()).replace(" >", ">").replace(" >", ">"),
@@ -141,19 +141,19 @@ impl PyItem {
         }
     }
 
-    /// The names of the values that it takes.
+    /// The names of its operands.
     #[getter]
-    fn takes(&self) -> Vec<String> {
+    fn inputs(&self) -> Vec<String> {
         self.names(self.item().inputs())
     }
 
-    /// The names of the values that it makes.
+    /// The names of its results.
     #[getter]
-    fn makes(&self) -> Vec<String> {
+    fn outputs(&self) -> Vec<String> {
         self.names(self.item().outputs())
     }
 
-    /// What an op calls; None of others.
+    /// The name of the op that a statement calls; None for other statements.
     #[getter]
     fn call(&self) -> Option<String> {
         match self.item() {
@@ -162,7 +162,7 @@ impl PyItem {
         }
     }
 
-    /// The arguments of what an op calls.
+    /// The arguments of the op.
     #[getter]
     fn arguments<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         match self.item() {
@@ -171,7 +171,7 @@ impl PyItem {
         }
     }
 
-    /// How an op runs along each axis: its strategy by the axis' name.
+    /// The strategy of an op along each axis, by the name of the axis.
     #[getter]
     fn strategies(&self) -> Vec<(String, String)> {
         match self.item() {
@@ -187,13 +187,13 @@ impl PyItem {
         }
     }
 
-    /// Whether every rank's result is its operand, byte for byte.
+    /// `True` if the result on every rank is its operand, byte for byte.
     #[getter]
     fn is_view(&self) -> bool {
         matches!(self.item(), Statement::Op { is_view: true, .. })
     }
 
-    /// How many operations the rank with most of them does; 0 of what is no op.
+    /// The number of operations of the rank that does most; 0 if the statement is not an op.
     #[getter]
     fn operations(&self) -> f64 {
         match self.item() {
@@ -202,7 +202,9 @@ impl PyItem {
         }
     }
 
-    /// The bytes that the worst rank receives in a move: of the value forward, and of the gradient backward, None where it has none.
+    /// The bytes that the worst rank receives in a redistribution, forward and backward.
+    ///
+    /// The second is None if the value has no gradient.
     #[getter]
     fn received_bytes(&self) -> (u64, Option<u64>) {
         match self.item() {
@@ -264,7 +266,7 @@ impl PyProgram {
         meshes_to_python(py, self.0.meshes())
     }
 
-    /// The values, in the order in which they are made.
+    /// The values, in the order of the program.
     #[getter]
     fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let value = |value: &reshard_program::Value| PyValue {
@@ -285,14 +287,14 @@ impl PyProgram {
         self.0.value(name).is_some()
     }
 
-    /// The lines, in order.
+    /// The statements, in order.
     #[getter]
-    fn items<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+    fn statements<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let items = (0..self.0.statements().len()).map(|at| PyItem { program: Arc::clone(&self.0), at });
         PyTuple::new(py, items.collect::<Vec<_>>())
     }
 
-    /// How many of the lines are of forward: above `no_grad`, or all where nothing is marked.
+    /// The number of statements in the forward pass: those above `no_grad`, or all if nothing is marked.
     #[getter]
     fn forward(&self) -> usize {
         self.0.forward().len()
@@ -308,44 +310,52 @@ impl PyProgram {
         self.0.statements().iter().filter_map(input).collect()
     }
 
-    /// The moves as texts, each with its bytes forward and backward.
+    /// The redistributions as texts, each with its bytes forward and backward.
     #[getter]
-    fn moves(&self) -> Vec<String> {
+    fn redistributions(&self) -> Vec<String> {
         self.0.redistributions().map(|m| m.to_string()).collect()
     }
 
-    /// By how much the choices may cost more than the cheapest, in microseconds; 0 if they are the cheapest.
+    /// An upper bound of the time lost to the cheapest choices, in microseconds.
+    ///
+    /// 0 if the choices are the cheapest.
     #[getter]
-    fn gap_us(&self) -> f64 {
+    fn optimality_gap_us(&self) -> f64 {
         self.0.optimality_gap_us()
     }
 
-    /// What it communicates, computes and holds.
+    /// A report of the communication, the computation and the memory of the program.
     #[pyo3(signature = (rates=None))]
     fn report(&self, py: Python<'_>, rates: Option<&PyRates>) -> PyReport {
         let rates = rates.map_or_else(ComputeRates::uniform, |rates| rates.0);
         PyReport(py.detach(|| self.0.report(&rates)))
     }
 
-    /// The statements of which this is made, every move among them.
+    /// The graph of the program: its statements, including every redistribution.
     fn graph(&self) -> Answer<PyGraph> {
         Ok(PyGraph::of(self.0.graph()?))
     }
 
-    /// The same program in which backward makes these values once more, right before it takes them.
-    fn again(&self, py: Python<'_>, #[pyo3(from_py_with = listed)] names: Vec<String>) -> Answer<PyProgram> {
+    /// The same program, in which backward rematerializes these values right before it uses them.
+    fn rematerialize(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = listed)] names: Vec<String>,
+    ) -> Answer<PyProgram> {
         let values = names.iter().map(|name| self.named(name)).collect::<Answer<Vec<_>>>()?;
         Ok(PyProgram::made(stoppable(py, || self.0.rematerialize(&values))??))
     }
 
-    /// The copies of parameters that forward gathers, by name: made again, they are gathered again.
-    fn gathered(&self) -> Vec<String> {
+    /// The names of the parameter copies that forward gathers.
+    ///
+    /// Rematerialize them to gather them in backward too.
+    fn gathered_parameters(&self) -> Vec<String> {
         self.0.gathered_parameters().into_iter().map(|v| self.0.get(v).name.clone()).collect()
     }
 
-    /// The same program in which backward makes again what does not fit into so many bytes, in the least time.
+    /// The same program, in which backward recomputes, in least time, the activations above `limit_bytes`.
     #[pyo3(signature = (limit_bytes, rates=None))]
-    fn recompute(
+    fn rematerialize_to_fit(
         &self,
         py: Python<'_>,
         #[pyo3(from_py_with = number)] limit_bytes: u64,
@@ -355,67 +365,68 @@ impl PyProgram {
         Ok(PyProgram::made(stoppable(py, || self.0.rematerialize_to_fit(limit_bytes, &rates))??))
     }
 
-    /// The same program in which what a move makes, and what one op makes of that, come in so many pieces.
-    #[pyo3(signature = (moved, pieces, elaborator=None))]
-    fn chunked(
+    /// The same program, with a redistribution and its consumer split into `chunks` overlap chunks.
+    #[pyo3(signature = (moved, chunks, solver=None))]
+    fn overlap_value(
         &self,
         py: Python<'_>,
         #[pyo3(from_py_with = text)] moved: &str,
-        #[pyo3(from_py_with = number)] pieces: usize,
-        elaborator: Option<&PyElaborator>,
+        #[pyo3(from_py_with = number)] chunks: usize,
+        solver: Option<&PyElaborator>,
     ) -> Answer<PyProgram> {
-        let (moved, elaborator) = (self.named(moved)?, PyElaborator::or_new(elaborator));
-        Ok(PyProgram::made(stoppable(py, || self.0.overlap_value(moved, pieces, &elaborator))??))
+        let (moved, solver) = (self.named(moved)?, PyElaborator::or_new(solver));
+        Ok(PyProgram::made(stoppable(py, || self.0.overlap_value(moved, chunks, &solver))??))
     }
 
-    /// The same of all moves of which that can be.
-    #[pyo3(signature = (pieces, elaborator=None))]
-    fn all_chunked(
+    /// Like `chunked`, for every redistribution that can be split.
+    #[pyo3(signature = (chunks, solver=None))]
+    fn overlap_all(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] pieces: usize,
-        elaborator: Option<&PyElaborator>,
+        #[pyo3(from_py_with = number)] chunks: usize,
+        solver: Option<&PyElaborator>,
     ) -> Answer<PyProgram> {
-        let elaborator = PyElaborator::or_new(elaborator);
-        Ok(PyProgram::made(stoppable(py, || self.0.overlap_all(pieces, &elaborator))??))
+        let solver = PyElaborator::or_new(solver);
+        Ok(PyProgram::made(stoppable(py, || self.0.overlap_all(chunks, &solver))??))
     }
 
-    /// The same program in pieces where the timeline says that it takes less time.
-    #[pyo3(signature = (elaborator=None, *, liveness=true, hoist_bytes=0, bucket_bytes=0, order="written"))]
-    fn chunk(
+    /// The same program, with overlap chunks where the timeline gets shorter by them.
+    #[pyo3(signature = (solver=None, *, liveness=true, in_flight_bytes=0, bucket_bytes=0, order="program"))]
+    fn overlap(
         &self,
         py: Python<'_>,
-        elaborator: Option<&PyElaborator>,
+        solver: Option<&PyElaborator>,
         liveness: bool,
-        #[pyo3(from_py_with = number)] hoist_bytes: u64,
+        #[pyo3(from_py_with = number)] in_flight_bytes: u64,
         #[pyo3(from_py_with = number)] bucket_bytes: u64,
         #[pyo3(from_py_with = text)] order: &str,
     ) -> Answer<PyProgram> {
-        let elaborator = PyElaborator::or_new(elaborator);
-        let options = ScheduleOptions { liveness, hoist_bytes, bucket_bytes, order }.read()?;
-        Ok(PyProgram::made(stoppable(py, || self.0.overlap(&options, &elaborator))??))
+        let solver = PyElaborator::or_new(solver);
+        let options = ScheduleOptions { liveness, in_flight_bytes, bucket_bytes, order }.read()?;
+        Ok(PyProgram::made(stoppable(py, || self.0.overlap(&options, &solver))??))
     }
 
-    /// The same program with all its numbers in one type, and its moves planned for that.
-    fn in_dtype(&self, py: Python<'_>, dtype: DTypeArgument) -> Answer<PyProgram> {
+    /// The same program with all numbers in one dtype, and its redistributions planned for that dtype.
+    fn with_dtype(&self, py: Python<'_>, dtype: DTypeArgument) -> Answer<PyProgram> {
         Ok(PyProgram::made(stoppable(py, || self.0.with_dtype(dtype.0))??))
     }
 
-    /// What a rank does, as a list without types.
+    /// Compiles the program for one rank, to a schedule without types.
     ///
-    /// `hoist_bytes` lets moves begin early, `bucket_bytes` makes one exchange of those that do the same steps, `order` is
-    /// `"written"` or `"1f1b"`; without `liveness` every value has bytes of its own. No option changes a bit of any result.
-    #[pyo3(signature = (rank, *, liveness=true, hoist_bytes=0, bucket_bytes=0, order="written"))]
+    /// `in_flight_bytes` lets redistributions begin early, `bucket_bytes` fuses those with the same steps into
+    /// one exchange, `order` is `"program"` or `"1f1b"`; without `liveness` no two values share bytes. No
+    /// option changes a bit of any result.
+    #[pyo3(signature = (rank, *, liveness=true, in_flight_bytes=0, bucket_bytes=0, order="program"))]
     fn compile(
         &self,
         py: Python<'_>,
         #[pyo3(from_py_with = number)] rank: usize,
         liveness: bool,
-        #[pyo3(from_py_with = number)] hoist_bytes: u64,
+        #[pyo3(from_py_with = number)] in_flight_bytes: u64,
         #[pyo3(from_py_with = number)] bucket_bytes: u64,
         #[pyo3(from_py_with = text)] order: &str,
     ) -> Answer<PySchedule> {
-        let options = ScheduleOptions { liveness, hoist_bytes, bucket_bytes, order }.read()?;
+        let options = ScheduleOptions { liveness, in_flight_bytes, bucket_bytes, order }.read()?;
         let made = py.detach(|| -> Result<_, Error> {
             let program = match self.0.lower_comm_dtypes()? {
                 Cow::Borrowed(_) => Arc::clone(&self.0),
@@ -427,7 +438,7 @@ impl PyProgram {
         Ok(PySchedule { schedule, table: Arc::clone(self.0.table()), program })
     }
 
-    /// All values of the program on one device, from its whole inputs: moves do nothing.
+    /// Computes all values of the program on one device, from global inputs; redistributions do nothing.
     ///
     /// `kernels` are functions `(call, *arrays) -> array` by the names of ops, in place of NumPy's, or `"reference"`.
     #[pyo3(signature = (inputs, *, kernels=None))]
@@ -440,12 +451,13 @@ impl PyProgram {
         on_device(&self.0, py, inputs, kernels)
     }
 
-    /// What all ranks hold at the end of their schedules, from whole inputs: each rank is a thread with an arena of its own, calls are
-    /// functions, and exchanges are the library's.
+    /// Runs the schedules of all ranks from global inputs; returns the values that they hold at the end.
     ///
-    /// Without `liveness` all values are there at the end, else those that last. `hashed` keeps hashes of what ranks had, for
-    /// `Program.replicas`. The other options are those of `compile`, and `kernels` that of `on_one_device`.
-    #[pyo3(signature = (inputs, *, kernels=None, liveness=true, hoist_bytes=0, bucket_bytes=0, order="written", hashed=false))]
+    /// Each rank is a thread with its own arena; calls are Python functions, exchanges are the library's.
+    /// Without `liveness` all values are returned, else those that are live at the end. `hashed` records
+    /// hashes of the values of each rank, for `Program.replicas`. The other options are those of `compile`,
+    /// and `kernels` that of `on_one_device`.
+    #[pyo3(signature = (inputs, *, kernels=None, liveness=true, in_flight_bytes=0, bucket_bytes=0, order="program", hashed=false))]
     #[allow(clippy::too_many_arguments, reason = "keywords of Python")]
     fn on_ranks(
         &self,
@@ -453,16 +465,16 @@ impl PyProgram {
         inputs: &Bound<'_, PyDict>,
         kernels: Option<&Bound<'_, PyAny>>,
         liveness: bool,
-        #[pyo3(from_py_with = number)] hoist_bytes: u64,
+        #[pyo3(from_py_with = number)] in_flight_bytes: u64,
         #[pyo3(from_py_with = number)] bucket_bytes: u64,
         #[pyo3(from_py_with = text)] order: &str,
         hashed: bool,
     ) -> Answer<PyRanks> {
-        let options = ScheduleOptions { liveness, hoist_bytes, bucket_bytes, order };
+        let options = ScheduleOptions { liveness, in_flight_bytes, bucket_bytes, order };
         on_ranks(&self.0, py, inputs, kernels, options, hashed)
     }
 
-    /// What a rank does, item by item, by its types and plans: what its schedule does.
+    /// The events of a rank, statement by statement, from types and plans; its schedule does the same.
     fn trace<'py>(
         &self,
         py: Python<'py>,
@@ -471,10 +483,12 @@ impl PyProgram {
         Ok(PyEvent::all(py, self.0.trace(rank)?)?)
     }
 
-    /// Compares hashes of what ranks had of values that are the same on them by their types; how many were compared.
+    /// Compares the hashes of values that must be equal on several ranks by their types.
+    ///
+    /// Returns the number compared.
     ///
     /// The hashes are texts, one for each rank, as `Ranks.hashes` has them.
-    fn replicas(&self, #[pyo3(from_py_with = listed)] hashes: Vec<String>) -> Answer<usize> {
+    fn check_replicas(&self, #[pyo3(from_py_with = listed)] hashes: Vec<String>) -> Answer<usize> {
         let hashes = hashes.iter().map(|text| text.parse()).collect::<Result<Vec<ValueHashes>, Error>>()?;
         Ok(self.0.check_replicas(&hashes)?)
     }

@@ -1,4 +1,4 @@
-//! How far a job on checkpoints is, told to a function of Python.
+//! Progress of a checkpoint job, reported to a Python function.
 
 use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::prelude::*;
@@ -7,9 +7,10 @@ use reshard_checkpoint::Observer;
 use crate::arguments::type_name;
 use crate::failure::Answer;
 
-/// Who is told how many bytes of how many are where they should be: a function of Python.
+/// A Python callback with the bytes transferred so far and the total bytes.
 ///
-/// Who only watches cannot stop it by an `Exception`. What is none, as a Ctrl-C, ends the job and comes out of the call.
+/// An `Exception` of the callback does not stop the job. Any other exception, as a Ctrl-C, ends the job and
+/// is raised by the call.
 pub(crate) struct Progress {
     told: Option<Py<PyAny>>,
     all: u64,
@@ -18,19 +19,19 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Of somebody who is told, before anything begins.
+    /// Makes one for an optional callback, before the job begins.
     pub(crate) fn of(py: Python<'_>, told: Option<Py<PyAny>>) -> Answer<Progress> {
         if let Some(told) = told.as_ref().map(|told| told.bind(py)).filter(|told| !told.is_callable()) {
             let found = type_name(told);
             return Err(PyTypeError::new_err(format!(
-                "progress is called with the bytes that were moved and all of them, and {found} cannot be called"
+                "`progress` must be a callable of the transferred and the total bytes, not {found}"
             ))
             .into());
         }
         Ok(Progress { told, all: 0, moved: 0, ended: None })
     }
 
-    /// What a call answers that told of its progress.
+    /// Converts the result of a job; raises the exception of the callback if it ended the job.
     pub(crate) fn answer<T>(self, made: Result<T, reshard_checkpoint::Error>) -> Answer<T> {
         match self.ended {
             Some(error) => Err(error.into()),

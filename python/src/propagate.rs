@@ -20,7 +20,7 @@ use crate::texts::words;
 use crate::topology::TopologyArgument;
 use crate::value::not_pickled;
 
-/// What is wanted of outputs.
+/// Reads the constraints of all outputs.
 fn constraints(object: &Bound<'_, PyAny>, op: &PyOp, mesh: &Mesh) -> Answer<Vec<OutputConstraint>> {
     let outputs = op.op.outputs();
     if let Ok(word) = object.cast::<PyString>() {
@@ -49,7 +49,9 @@ fn constraints(object: &Bound<'_, PyAny>, op: &PyOp, mesh: &Mesh) -> Answer<Vec<
     each.iter().zip(outputs).map(|(object, shape)| constraint(object, shape, mesh)).collect()
 }
 
-/// Of one output: None, "any", "reduced", a sharding, or a sharding and what any other costs more.
+/// Reads the constraint of one output.
+///
+/// It is None, "any", "reduced", a sharding, or a sharding and the penalty of any other.
 fn constraint(object: &Bound<'_, PyAny>, shape: &[usize], mesh: &Mesh) -> Answer<OutputConstraint> {
     if object.is_none() {
         return Ok(OutputConstraint::Any);
@@ -66,38 +68,39 @@ fn constraint(object: &Bound<'_, PyAny>, shape: &[usize], mesh: &Mesh) -> Answer
     }
     let Ok((wanted, penalty_us)) = object.extract::<(Bound<'_, PyAny>, f64)>() else {
         return Err(PyTypeError::new_err(format!(
-            "what is wanted of an output is 'any', 'reduced', a Sharding, or a pair of one and a penalty in microseconds, not {}",
+            "expected an output constraint: 'any', 'reduced', a Sharding, or a pair of a Sharding and a penalty in microseconds, found {}",
             type_name(object)
         ))
         .into());
     };
     match constraint(&wanted, shape, mesh)? {
         OutputConstraint::Exactly(sharding) => Ok(OutputConstraint::Prefer { sharding, penalty_us }),
-        OutputConstraint::Any | OutputConstraint::Reduced | OutputConstraint::Prefer { .. } => {
-            Err(refused("usage", "a penalty is of a sharding that is preferred"))
-        }
+        OutputConstraint::Any | OutputConstraint::Reduced | OutputConstraint::Prefer { .. } => Err(refused(
+            "usage",
+            "a penalty needs a preferred sharding, not 'any', 'reduced' or another penalty",
+        )),
     }
 }
 
-/// How an operand gets where it has to be.
-#[pyclass(frozen, name = "OperandMove", module = "reshard")]
+/// The redistribution of an operand.
+#[pyclass(frozen, name = "OperandRedistribution", module = "reshard")]
 pub(crate) struct PyOperandMove {
-    /// Which operand: `input 0` or `output 0`.
+    /// The operand: `input 0` or `output 0`.
     #[pyo3(get)]
     operand: String,
-    /// What it was.
+    /// Its sharding before.
     #[pyo3(get)]
     from_: PySharding,
-    /// What it becomes.
+    /// Its sharding after.
     #[pyo3(get)]
     to: PySharding,
     /// The bytes that the worst rank receives.
     #[pyo3(get)]
     received_bytes: u64,
-    /// What it costs, in microseconds.
+    /// Its cost, in microseconds.
     #[pyo3(get)]
     cost_us: f64,
-    /// The steps of its plan, by what kind of operation they are.
+    /// The kinds of operation of the plan's steps.
     #[pyo3(get)]
     steps: Vec<String>,
 }
@@ -110,8 +113,8 @@ impl PyOperandMove {
     }
 }
 
-/// A strategy for every axis, what the inputs become for it, and what comes out.
-#[pyclass(frozen, name = "Choice", module = "reshard")]
+/// A strategy for every axis, with the shardings of inputs and outputs.
+#[pyclass(frozen, name = "OpSharding", module = "reshard")]
 pub(crate) struct PyChoice {
     choice: OpSharding,
     inputs: Vec<Operand>,
@@ -128,47 +131,47 @@ impl PyChoice {
         let list = |all: Vec<String>| all.join("; ");
         let of = |all: &[Sharding]| list(all.iter().map(ToString::to_string).collect());
         let (inputs, outputs) = (of(&self.choice.inputs), of(&self.choice.outputs));
-        format!("<Choice {inputs} -> {outputs}, {:.1} us>", self.choice.cost_us)
+        format!("<OpSharding {inputs} -> {outputs}, {:.1} us>", self.choice.cost_us)
     }
 
     fn __str__(&self) -> String {
         self.describe().join("\n")
     }
 
-    /// What each input has to be.
+    /// The sharding that the op needs of each input.
     #[getter]
     fn inputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         shardings(py, self.choice.inputs.iter())
     }
 
-    /// What each output is, after what was wanted of it.
+    /// The sharding of each output, after its constraint is satisfied.
     #[getter]
     fn outputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         shardings(py, self.choice.outputs.iter())
     }
 
-    /// What the op itself makes of each output, before what was wanted of it.
+    /// The sharding of each output as the op computes it, before its constraint is satisfied.
     #[getter]
-    fn made<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+    fn computed<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         shardings(py, self.choice.computed())
     }
 
-    /// The strategy of each axis with more than one rank, by its name; none of a view.
+    /// The strategy of each axis with more than one rank, by its name; empty for a view.
     #[getter]
     fn strategies(&self) -> Vec<(String, String)> {
         let name = |axis: &reshard_sharding::SubAxis| axis.printed(self.mesh.axes());
         self.choice.strategies.iter().map(|(axis, strategy)| (name(axis), strategy.to_string())).collect()
     }
 
-    /// The axes for whose strategy the op has to know which part of the whole a rank holds.
+    /// The axes along which the op must know the region of the global tensor that a rank holds.
     #[getter]
     fn regions(&self) -> Vec<String> {
         self.choice.regions().map(|axis| axis.printed(self.mesh.axes())).collect()
     }
 
-    /// What is redistributed, inputs first.
+    /// The redistributions, of inputs first.
     #[getter]
-    fn moves<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+    fn redistributions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let moves = self.choice.redistributions().map(|(operand, plan)| PyOperandMove {
             operand: operand.to_string(),
             from_: PySharding(plan.from().clone()),
@@ -180,37 +183,37 @@ impl PyChoice {
         PyTuple::new(py, moves.collect::<Vec<_>>())
     }
 
-    /// What all plans cost together, and the penalty of outputs that are not as preferred, in microseconds.
+    /// The cost of all plans, plus the penalty of outputs that are not as preferred, in microseconds.
     #[getter]
     fn cost_us(&self) -> f64 {
         self.choice.cost_us
     }
 
-    /// The bytes that the worst rank of each plan receives, added up.
+    /// The sum over the plans of the bytes that the worst rank receives.
     #[getter]
     fn received_bytes(&self) -> u64 {
         self.choice.received_bytes()
     }
 
-    /// How many steps of all plans communicate.
+    /// The number of communicating steps of all plans.
     #[getter]
     fn communicating_steps(&self) -> usize {
         self.choice.communicating_steps()
     }
 
-    /// Whether a budget ran out: it is the best of what was looked at, and not surely the cheapest.
+    /// `True` if the search budget ran out: the strategy is then the best found, and not always the cheapest.
     #[getter]
-    fn is_exhausted(&self) -> bool {
+    fn is_budget_exhausted(&self) -> bool {
         self.choice.is_budget_exhausted()
     }
 
-    /// One line for each input: what it is and what it becomes.
+    /// One line for each input: its sharding before and after.
     fn describe(&self) -> Vec<String> {
         self.choice.describe(&self.inputs)
     }
 }
 
-/// What is asked: an op, a mesh, inputs and constraints.
+/// A request: an op, a mesh, inputs and constraints.
 struct Question {
     op: PyOp,
     mesh: Mesh,
@@ -235,13 +238,13 @@ impl Question {
             (Err(_), Err(_)) => {
                 let found = type_name(op);
                 return Err(PyTypeError::new_err(format!(
-                    "an op is an Op, or the text of one such as 'softmax(dim=1)', not {found}"
+                    "expected an Op, or a text such as 'softmax(dim=1)', found {found}"
                 ))
                 .into());
             }
         };
         let mesh = mesh.map(|mesh| mesh.0).or_else(|| inputs.first().map(|x| x.sharding.mesh().clone()));
-        let reason = || format!("{} has no inputs, whose mesh it would be on: say mesh=", op.op.name());
+        let reason = || format!("{} has no inputs that determine its mesh; give `mesh`", op.op.name());
         let mesh = mesh.ok_or_else(|| refused("usage", reason()))?;
         let constraints = wanted.map_or_else(|| Ok(Vec::new()), |wanted| constraints(wanted, &op, &mesh))?;
         Ok(Question { op, mesh, inputs, constraints })
@@ -260,7 +263,7 @@ pub(crate) struct PyPropagator(Propagator);
 #[pymethods]
 impl PyPropagator {
     fn __reduce__(&self) -> PyResult<()> {
-        not_pickled::<PyPropagator>("pickle its planner and its budget, and make it again")
+        not_pickled::<PyPropagator>("pickle its planner and its budget")
     }
 
     fn __copy__(slf: Py<Self>) -> Py<Self> {
@@ -271,7 +274,7 @@ impl PyPropagator {
         slf
     }
 
-    /// For a network; `budget` is how much a search over strategies looks at, and 0 is without a limit.
+    /// A propagator for a network; `budget` limits the search over strategies, and 0 is unlimited.
     #[new]
     #[pyo3(signature = (topology=None, *, planner=None, budget=None))]
     fn new(
@@ -293,13 +296,13 @@ impl PyPropagator {
         format!("<Propagator, budget {}>", self.0.budget())
     }
 
-    /// How much a search over strategies looks at, as text; `none` is without a limit.
+    /// The limit of the search over strategies, as text; `none` is unlimited.
     #[getter]
     fn budget(&self) -> String {
         self.0.budget().to_string()
     }
 
-    /// The cheapest strategy: least cost of redistributing the inputs, plus what is wanted of the outputs.
+    /// The cheapest strategy: least cost of redistributing the inputs, plus the penalty of the outputs.
     #[pyo3(signature = (op, inputs, constraint=None, *, mesh=None))]
     fn propagate(
         &self,
@@ -316,25 +319,27 @@ impl PyPropagator {
         Ok(asked.answered(choice))
     }
 
-    /// The cheapest strategies, best first: at least one, at most `most`.
-    #[pyo3(signature = (op, inputs, most, constraint=None, *, mesh=None))]
-    fn advise(
+    /// The cheapest strategies, best first: at least one, at most `limit`.
+    #[pyo3(signature = (op, inputs, limit, constraint=None, *, mesh=None))]
+    fn cheapest(
         &self,
         py: Python<'_>,
         op: &Bound<'_, PyAny>,
         inputs: &Bound<'_, PyAny>,
-        #[pyo3(from_py_with = number)] most: usize,
+        #[pyo3(from_py_with = number)] limit: usize,
         constraint: Option<&Bound<'_, PyAny>>,
         mesh: Option<MeshArgument>,
     ) -> Answer<Vec<PyChoice>> {
         let asked = Question::of(op, inputs, mesh, constraint)?;
         let all = stoppable(py, || {
-            self.0.cheapest(&asked.op.op, &asked.mesh, &asked.inputs, &asked.constraints, most)
+            self.0.cheapest(&asked.op.op, &asked.mesh, &asked.inputs, &asked.constraints, limit)
         })??;
         Ok(all.into_iter().map(|choice| asked.answered(choice)).collect())
     }
 
-    /// What comes out if no input may be redistributed; refused with the cheapest ways out where no strategy takes them as they are.
+    /// The outputs if no input may be redistributed.
+    ///
+    /// Where no strategy takes the inputs as they are, the error lists the cheapest redistributions.
     #[pyo3(signature = (op, inputs, *, mesh=None))]
     fn explicit(
         &self,
@@ -349,10 +354,12 @@ impl PyPropagator {
     }
 }
 
-/// The strategy of least cost for an op on inputs that lie somehow; the text of an op is one on inputs of their shapes.
+/// The cheapest strategy of an op for inputs of the given shardings.
 ///
-/// Of outputs is wanted `"any"`, `"reduced"` (terms cost what reducing them would), a sharding, a sharding with a penalty, or a list
-/// with one of these for each.
+/// An op as text takes its shapes from them.
+///
+/// The constraint of an output is `"any"`, `"reduced"` (partial values cost their reduction), a sharding, or
+/// a sharding with a penalty; a list has one of these for each output.
 #[pyfunction]
 #[allow(clippy::too_many_arguments, reason = "keywords of Python")]
 #[pyo3(signature = (op, inputs, constraint=None, *, mesh=None, topology=None, planner=None, budget=None))]

@@ -1,4 +1,5 @@
-//! Random numbers that no mesh changes: an element is a function of a key and its index in the whole tensor.
+//! Random numbers independent of the mesh: an element is a function of a key and its index in the global
+//! tensor.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -17,14 +18,14 @@ use crate::sharding::PySharding;
 use crate::texts::{text, words};
 use crate::value::Reduced;
 
-/// What random numbers are drawn by: `Key(0)` of a seed, or `Key("threefry2x32:00000000,0000002a")`.
+/// A key of random numbers: `Key(0)` of a seed, or `Key("threefry2x32:00000000,0000002a")`.
 ///
-/// A key is never used up: `split` and `fold_in` give others, of a step, of an op, of a layer.
+/// A key is never used up: `split` and `fold_in` derive others, for a step, an op or a layer.
 #[pyclass(frozen, eq, hash, name = "Key", module = "reshard")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PyKey(Key);
 
-/// What is drawn of, and of which part of it.
+/// A draw, and the part of the tensor that is drawn.
 struct Part {
     draw: Draw,
     dtype: DType,
@@ -46,7 +47,7 @@ impl Part {
                 let sharding = &sharding.0;
                 if shape.as_ref().is_some_and(|shape| shape != sharding.shape()) {
                     let reason = format!(
-                        "the shape {:?} is not that of the sharding, {:?}",
+                        "the shape {:?} differs from that of the sharding, {:?}",
                         shape.unwrap_or_default(),
                         sharding.shape()
                     );
@@ -54,20 +55,17 @@ impl Part {
                 }
                 if sharding.is_partial() {
                     let reason = format!(
-                        "ranks of `{sharding}` hold terms, and random numbers are of tensors: say R in place of P, or scatter them"
+                        "random numbers need a sharding without partial values, not `{sharding}`; use `R` or `S(d)` in place of `P`"
                     );
                     return Err(refused("partial", reason));
                 }
                 (sharding.shape().to_vec(), Some((sharding.clone(), rank)))
             }
             (_, Some(_), None) => {
-                return Err(refused("usage", "a sharding needs a rank, whose elements are drawn: say rank="));
+                return Err(refused("usage", "`sharding` needs `rank`, the rank whose elements are drawn"));
             }
             (_, None, Some(_)) => {
-                return Err(refused(
-                    "usage",
-                    "a rank needs a sharding, which says what it holds: say sharding=",
-                ));
+                return Err(refused("usage", "`rank` needs `sharding`, which determines its elements"));
             }
             (None, None, None) => {
                 return Err(refused("usage", "a draw needs a shape, or a sharding and a rank"));
@@ -103,8 +101,10 @@ impl PyKey {
     }
 }
 
-/// The methods of a key: these, and one for each draw with its numbers. Their defaults stand in brackets, so that they reach the text
-/// signature as they are written; PyO3 writes no negative ones, and a draw with one says its text.
+/// The methods of a key: these, and one for each draw with its parameters.
+///
+/// Defaults are written in brackets, so that they appear in the text signature as they are; PyO3 writes no
+/// negative defaults, so a draw with one gives its signature as a text.
 macro_rules! key_with_draws {
     ({ $($base:tt)* } $($(#[$doc:meta])* $name:ident($($number:ident: $type:ty = [$($default:tt)+]),*) of $dtype:expr $(, as $text:literal)? => $draw:expr;)*) => {
         #[pymethods]
@@ -113,7 +113,7 @@ macro_rules! key_with_draws {
             $(
                 $(#[$doc])*
                 #[pyo3(signature = (shape=None, dtype=None, *, $($number=$($default)+,)* sharding=None, rank=None) $(, text_signature = $text)?)]
-                #[allow(clippy::too_many_arguments, reason = "numbers of the draw, and of which part it is")]
+                #[allow(clippy::too_many_arguments, reason = "the numbers of the draw, and the shard")]
                 fn $name<'py>(
                     &self,
                     py: Python<'py>,
@@ -140,7 +140,7 @@ key_with_draws! {
             return Ok(PyKey(words(text)?.parse()?));
         }
         if !seed.is_instance_of::<PyInt>() {
-            return Err(PyTypeError::new_err("a key is of a seed, a whole number, or of its text").into());
+            return Err(PyTypeError::new_err("expected a seed, which is an int, or the text of a key").into());
         }
         let generator: Generator = generator.parse()?;
         Ok(PyKey(Key::with(generator, number(seed)?)))
@@ -158,24 +158,24 @@ key_with_draws! {
         (py.get_type::<PyKey>(), (self.0.to_string(),))
     }
 
-    /// Whose key it is: `threefry2x32` or `philox4x32-10`.
+    /// The generator of the key: `threefry2x32` or `philox4x32-10`.
     #[getter]
     fn generator(&self) -> &'static str {
         self.0.generator().name()
     }
 
-    /// So many keys, each different from the others: `fold_in(0)`, `fold_in(1)`, ..
+    /// Derives `n` distinct keys: `fold_in(0)`, `fold_in(1)`, ..
     #[pyo3(signature = (n=2))]
     fn split(&self, #[pyo3(from_py_with = number)] n: u64) -> Answer<Vec<PyKey>> {
         list_of(n.try_into().unwrap_or(usize::MAX), || self.0.split(n).map(PyKey))
     }
 
-    /// The key of a part of what this key is for, such as a step or an op: different numbers give different keys.
+    /// Derives the key of a step, an op or another part: different numbers give different keys.
     fn fold_in(&self, #[pyo3(from_py_with = number)] data: u64) -> PyKey {
         PyKey(self.0.fold_in(data))
     }
 
-    /// A draw by its text, such as `"normal(0,0.02)"`: of a whole tensor, or of what a rank of a sharding holds of it.
+    /// Draws by text, such as `"normal(0,0.02)"`: a global tensor, or the shard of a rank of a sharding.
     #[pyo3(signature = (draw, shape=None, dtype=None, *, sharding=None, rank=None))]
     fn draw<'py>(
         &self,
@@ -190,7 +190,7 @@ key_with_draws! {
         self.drawn(py, &Part::new(draw.parse()?, dtype, shape, sharding, rank)?)
     }
 
-    /// One element of a draw, by its row-major index in the whole tensor; as an array without dims.
+    /// One element of a draw, by its row-major index in the global tensor; as an array without dims.
     #[pyo3(signature = (draw, index, dtype=None))]
     fn element<'py>(
         &self,
@@ -206,7 +206,7 @@ key_with_draws! {
     }
     /// Random bits, of unsigned integers.
     bits() of DType::U32 => Draw::Bits;
-    /// Evenly from `low` on, up to and without `high` but for rounding.
+    /// Uniform from `low` to `high`, which is excluded but for rounding.
     uniform(low: f64 = [0.0], high: f64 = [1.0]) of DType::F32 => Draw::Uniform { low, high };
     /// The normal distribution.
     normal(mean: f64 = [0.0], std: f64 = [1.0]) of DType::F32 => Draw::Normal { mean, std };
@@ -215,7 +215,7 @@ key_with_draws! {
         as "($self, shape=None, dtype=None, *, low=-2.0, high=2.0, sharding=None, rank=None)" => Draw::TruncatedNormal { low, high };
     /// 1 with probability `p`, else 0.
     bernoulli(p: f64 = [0.5]) of DType::Bool => Draw::Bernoulli { p };
-    /// Integers from `low` on and below `high`.
+    /// Integers from `low`, below `high`.
     randint(low: i64 = [0], high: i64 = [2]) of DType::I32 => Draw::RandInt { low: low.into(), high: high.into() };
     /// The exponential distribution of rate 1.
     exponential() of DType::F32 => Draw::Exponential;

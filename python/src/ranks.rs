@@ -1,4 +1,4 @@
-//! What all ranks held of all values.
+//! The values that all ranks held.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ pub(crate) struct Held {
     pub(crate) shards: Vec<Vec<u8>>,
 }
 
-/// The shards of each value that is there at the end, and the bytes that moves received.
+/// The shards of each value that is live at the end, and the bytes received in each redistribution.
 pub(crate) type OfReference = (BTreeMap<String, Held>, Vec<(String, u64)>);
 
-/// What all ranks held at the end of their schedules, and what they received.
+/// The values of all ranks at the end of their schedules, and the bytes that they received.
 #[pyclass(frozen, name = "Ranks", module = "reshard")]
 pub(crate) struct PyRanks {
     program: Arc<Program>,
@@ -36,7 +36,7 @@ pub(crate) struct PyRanks {
 }
 
 impl PyRanks {
-    /// What ranks made; the failure of the first rank that failed by itself, where some did.
+    /// Collects the results of all ranks, or the error of the first rank that failed by itself.
     pub(crate) fn of_ranks(
         program: Arc<Program>,
         results: Vec<Result<Option<OfRank>, Stopped>>,
@@ -72,7 +72,7 @@ impl PyRanks {
         Ok(PyRanks { program, values, moves: most.into_iter().collect(), hashes, arena_bytes })
     }
 
-    /// What the reference made.
+    /// Wraps the results of the reference.
     pub(crate) fn of_reference(program: Arc<Program>, (values, moves): OfReference) -> PyRanks {
         PyRanks { program, values, moves, hashes: Vec::new(), arena_bytes: Vec::new() }
     }
@@ -80,7 +80,7 @@ impl PyRanks {
     fn held(&self, name: &str) -> Answer<&Held> {
         self.values.get(name).ok_or_else(|| {
             let reason = if self.program.value(name).is_some() {
-                format!("{name} is not there any more at the end: run with liveness=False to keep all values")
+                format!("`{name}` is no longer live at the end; run with liveness=False to keep all values")
             } else {
                 format!("there is no value {name}")
             };
@@ -99,14 +99,14 @@ impl PyRanks {
         self.values.contains_key(name)
     }
 
-    /// The names of the values that are there at the end, in order.
+    /// The names of the values that are live at the end, in order.
     #[getter]
     fn names(&self) -> Vec<&str> {
         let values = self.program.values().iter().map(|value| value.name.as_str());
         values.filter(|name| self.values.contains_key(*name)).collect()
     }
 
-    /// What the ranks of its mesh hold of a value, in their order.
+    /// The shards of a value, in the order of the ranks of its mesh.
     fn shards<'py>(
         &self,
         py: Python<'py>,
@@ -119,7 +119,7 @@ impl PyRanks {
         Ok(PyList::new(py, ranks.map(shard).collect::<Answer<Vec<_>>>()?)?)
     }
 
-    /// The whole tensor that the shards of a value mean; refused where replicas differ in a bit.
+    /// The global tensor of a value; an error if replicas differ in a bit.
     fn whole<'py>(
         &self,
         py: Python<'py>,
@@ -132,25 +132,27 @@ impl PyRanks {
         })
     }
 
-    /// The bytes that the worst rank of each move received, added up.
+    /// The sum over the redistributions of the bytes that the worst rank received.
     #[getter]
     fn received_bytes(&self) -> u64 {
         self.moves.iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// The bytes that the worst rank received in each move that communicated, with what it made.
+    /// The bytes that the worst rank received in each communicating redistribution, by its result's name.
     #[getter]
     fn moves(&self) -> Vec<(String, u64)> {
         self.moves.clone()
     }
 
-    /// Hashes of what each rank had, as texts for `Program.replicas`; none where it was not run with `hashed=True`.
+    /// Hashes of the values of each rank, as texts for `Program.replicas`.
+    ///
+    /// Empty if it was run without `hashed=True`.
     #[getter]
     fn hashes(&self) -> Vec<String> {
         self.hashes.clone()
     }
 
-    /// The bytes of the arena of each rank; none by the reference.
+    /// The bytes of the arena of each rank; empty for the reference.
     #[getter]
     fn arena_bytes(&self) -> Vec<usize> {
         self.arena_bytes.clone()

@@ -1,4 +1,4 @@
-//! How fast a rank computes, which times operations as a topology times moves.
+//! Compute rates of a rank, which give the time of operations as a topology gives that of transfers.
 
 use pyo3::prelude::*;
 use reshard_program::ComputeRates;
@@ -8,9 +8,11 @@ use crate::numbers::number;
 use crate::topology::TopologyArgument;
 use crate::value::Reduced;
 
-/// How fast one rank computes: operations a microsecond on elements of at most 8 bits, of 16, of 32 and of more, and bytes that
-/// memory reads and writes in one.
-#[pyclass(frozen, eq, name = "Rates", module = "reshard")]
+/// The compute rates of one rank, per microsecond.
+///
+/// They are operations on elements of at most 8 bits, of 16, of 32 and of more, and bytes that memory reads
+/// and writes.
+#[pyclass(frozen, eq, name = "ComputeRates", module = "reshard")]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PyRates(pub(crate) ComputeRates);
 
@@ -38,12 +40,12 @@ impl PyRates {
 
     /// Those of a network: of an H100 on networks of H100s, else uniform ones.
     #[staticmethod]
-    fn of(topology: TopologyArgument) -> PyRates {
+    fn for_topology(topology: TopologyArgument) -> PyRates {
         PyRates(ComputeRates::for_topology(&topology.0))
     }
 
     fn __repr__(&self) -> String {
-        format!("Rates({:?}, {:?})", self.0.ops_per_us, self.0.memory_per_us)
+        format!("ComputeRates({:?}, {:?})", self.0.ops_per_us, self.0.memory_per_us)
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> Reduced<'py, ([f64; 4], f64)> {
@@ -52,7 +54,7 @@ impl PyRates {
 
     /// Operations a microsecond on elements of at most 8 bits, of 16, of 32 and of more.
     #[getter]
-    fn per_us(&self) -> [f64; 4] {
+    fn ops_per_us(&self) -> [f64; 4] {
         self.0.ops_per_us
     }
 
@@ -62,7 +64,7 @@ impl PyRates {
         self.0.memory_per_us
     }
 
-    /// The time that so many operations take which read and write so many bytes, in microseconds.
+    /// The time of `operations` operations that read and write `bytes` bytes, in microseconds.
     fn time_us(
         &self,
         dtype: DTypeArgument,

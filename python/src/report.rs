@@ -1,4 +1,4 @@
-//! What a program communicates, computes and holds.
+//! Reports of the communication, computation and memory of a program.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -7,15 +7,15 @@ use reshard_program::{CommCost, Pass, PerPass, RedistributionReport, Report, Ste
 use crate::dtype::PyDType;
 use crate::value::not_pickled;
 
-/// What communication is and costs: steps, bytes that the worst rank receives, and time by the cost model.
-#[pyclass(frozen, eq, name = "Traffic", module = "reshard")]
+/// The cost of communication: steps, bytes that the worst rank receives, and time by the cost model.
+#[pyclass(frozen, eq, name = "CommCost", module = "reshard")]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PyTraffic(CommCost);
 
 #[pymethods]
 impl PyTraffic {
     fn __reduce__(&self) -> PyResult<()> {
-        not_pickled::<PyTraffic>("pickle the program, and call its report() again")
+        not_pickled::<PyTraffic>("pickle the program, and call its report()")
     }
 
     fn __copy__(slf: Py<Self>) -> Py<Self> {
@@ -31,7 +31,7 @@ impl PyTraffic {
         format!("<{steps} steps, {received_bytes} bytes, {cost_us:.1} us>")
     }
 
-    /// In how many steps ranks talk to each other.
+    /// The number of steps in which ranks communicate.
     #[getter]
     fn steps(&self) -> usize {
         self.0.steps
@@ -43,14 +43,14 @@ impl PyTraffic {
         self.0.received_bytes
     }
 
-    /// The time that the cost model gives it, in microseconds.
+    /// The time by the cost model, in microseconds.
     #[getter]
     fn cost_us(&self) -> f64 {
         self.0.cost_us
     }
 }
 
-/// One of something for each pass, by the names of the passes.
+/// A dict with one entry for each pass, by the name of the pass.
 fn passes<'py, T, U: IntoPyObject<'py>>(
     py: Python<'py>,
     all: &PerPass<T>,
@@ -63,16 +63,16 @@ fn passes<'py, T, U: IntoPyObject<'py>>(
     Ok(by_name)
 }
 
-/// A value in a report: what it is for, and when it is made.
+/// A value in a report: its class, and the pass that makes it.
 #[pyclass(frozen, get_all, name = "ValueReport", module = "reshard")]
 pub(crate) struct PyValueReport {
     /// Its name.
     name: String,
     /// The type of its elements.
     dtype: PyDType,
-    /// The shape of the whole.
+    /// The shape of the global tensor.
     shape: Vec<usize>,
-    /// Its type as the text says it.
+    /// Its type as text.
     r#type: String,
     /// `parameter`, `state`, `input`, `activation` or `gradient`.
     class_: &'static str,
@@ -87,18 +87,18 @@ impl PyValueReport {
     }
 }
 
-/// A communicating step of a move.
+/// A communicating step of a redistribution.
 #[pyclass(frozen, get_all, name = "StepReport", module = "reshard")]
 pub(crate) struct PyStepReport {
-    /// When: `forward`, `backward` or `update`.
+    /// The pass: `forward`, `backward` or `update`.
     pass_: &'static str,
-    /// What kind of operation, such as `all_gather`.
+    /// The kind of operation, such as `all_gather`.
     op: String,
     /// The axes over which it runs, or the meshes between which, such as `tp` or `ep on experts`.
     over: String,
-    /// The ranks that talk to each other, as a layout.
+    /// The ranks that communicate, as a layout.
     group: String,
-    /// What it costs.
+    /// The cost of the step.
     traffic: PyTraffic,
 }
 
@@ -122,8 +122,8 @@ impl PyStepReport {
     }
 }
 
-/// A move in a report.
-#[pyclass(frozen, name = "MoveReport", module = "reshard")]
+/// A redistribution in a report.
+#[pyclass(frozen, name = "RedistributionReport", module = "reshard")]
 pub(crate) struct PyMoveReport(RedistributionReport);
 
 #[pymethods]
@@ -133,37 +133,37 @@ impl PyMoveReport {
         format!("<{value} at {consumer}: {from} -> {to}>")
     }
 
-    /// The value that is moved.
+    /// The value that is redistributed.
     #[getter]
     fn value(&self) -> &str {
         &self.0.value
     }
 
-    /// Where: the first result of the op that takes it so, or what the text calls the moved value.
+    /// Its consumer: the first result of the op that uses the value so, or the result's name in the text.
     #[getter]
-    fn at(&self) -> &str {
+    fn consumer(&self) -> &str {
         &self.0.consumer
     }
 
-    /// The name of what is made.
+    /// The name of the result.
     #[getter]
-    fn made(&self) -> &str {
+    fn result(&self) -> &str {
         &self.0.result
     }
 
-    /// What it was, as the text says it.
+    /// The type before, as text.
     #[getter]
     fn from_(&self) -> &str {
         &self.0.texts[0]
     }
 
-    /// What it becomes, as the text says it.
+    /// The type after, as text.
     #[getter]
     fn to(&self) -> &str {
         &self.0.texts[1]
     }
 
-    /// What it communicates by pass; None in a pass in which nothing of it runs.
+    /// The cost of its communication by pass; None in a pass in which nothing of it runs.
     #[getter]
     fn traffic<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         passes(py, &self.0.traffic, |traffic| traffic.map(PyTraffic))
@@ -175,14 +175,14 @@ impl PyMoveReport {
         PyTuple::new(py, self.0.steps.iter().map(PyStepReport::of).collect::<Vec<_>>())
     }
 
-    /// Whether ranks talk to each other for it in any pass.
+    /// `True` if ranks communicate for it in any pass.
     #[getter]
     fn communicates(&self) -> bool {
         self.0.communicates()
     }
 }
 
-/// What a program communicates, computes and holds; `str` is what `reshard check` prints.
+/// A report of a program's communication, computation and memory; `str` is the output of `reshard check`.
 #[pyclass(frozen, name = "Report", module = "reshard")]
 pub(crate) struct PyReport(pub(crate) Report);
 
@@ -202,7 +202,7 @@ impl PyReport {
         self.0.to_string()
     }
 
-    /// The values, in the order in which they are made.
+    /// The values, in the order of the program.
     #[getter]
     fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let value = |value: &reshard_program::ValueReport| PyValueReport {
@@ -216,19 +216,19 @@ impl PyReport {
         PyTuple::new(py, self.0.values.iter().map(value).collect::<Vec<_>>())
     }
 
-    /// The moves, in the order in which they are first carried out.
+    /// The redistributions, in the order in which they are first executed.
     #[getter]
-    fn moves<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+    fn redistributions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.0.redistributions.iter().cloned().map(PyMoveReport).collect::<Vec<_>>())
     }
 
-    /// What all moves communicate, by pass.
+    /// The communication of all redistributions, by pass.
     #[getter]
     fn traffic<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         passes(py, &self.0.traffic, |traffic| PyTraffic(*traffic))
     }
 
-    /// What the steps over some axes communicate, by these, such as `tp` or `ep on experts`, and by pass.
+    /// The communication by axes, such as `tp` or `ep on experts`, and by pass.
     #[getter]
     fn by_axes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let all = PyDict::new(py);
@@ -238,31 +238,31 @@ impl PyReport {
         Ok(all)
     }
 
-    /// Operations of the rank with most of them, by pass.
+    /// The operations of the rank that does most, by pass.
     #[getter]
     fn operations<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         passes(py, &self.0.operations, |n| *n)
     }
 
-    /// The time of these, and of what they read and write, in microseconds, by pass.
+    /// The time of the operations, with their reads and writes, in microseconds, by pass.
     #[getter]
     fn compute_us<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         passes(py, &self.0.compute_us, |us| *us)
     }
 
-    /// The most bytes at hand at a time.
+    /// The peak of live bytes.
     #[getter]
     fn peak_bytes(&self) -> u64 {
         self.0.peak.bytes
     }
 
-    /// What is made at that moment.
+    /// The value that is computed at the peak.
     #[getter]
     fn peak_at(&self) -> &str {
         &self.0.peak.at
     }
 
-    /// The bytes at hand at that moment by class, and `staging`, which a move holds beyond source and target.
+    /// The live bytes at the peak by class, and `staging`, the bytes that a redistribution needs in addition.
     #[getter]
     fn peak<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let all = PyDict::new(py);
@@ -273,16 +273,18 @@ impl PyReport {
         Ok(all)
     }
 
-    /// Whether backward is written; where it is not, it is what a gradient would do.
+    /// `True` if the program has an explicit backward pass.
+    ///
+    /// Else the report assumes the one that a gradient would add.
     #[getter]
-    fn gradients_written(&self) -> bool {
+    fn has_explicit_backward(&self) -> bool {
         self.0.has_explicit_backward
     }
 
-    /// By how much the choices may cost more than the cheapest, in microseconds.
+    /// An upper bound of the time lost to the cheapest choices, in microseconds.
     #[getter]
-    fn gap_us(&self) -> f64 {
-        self.0.gap_us
+    fn optimality_gap_us(&self) -> f64 {
+        self.0.optimality_gap_us
     }
 }
 

@@ -1,8 +1,8 @@
 //! Programs run: on one device, and on a thread for every rank, where each call is a function of Python or the reference.
 //!
 //! ```text
-//! on_one_device   values whole, moves do nothing                                       what a program means
-//! on_ranks        each rank runs its schedule, exchanges are carried out on threads    what a program does
+//! on_one_device   whole values, redistributions do nothing                      the semantics of a program
+//! on_ranks        each rank runs its schedule, exchanges run on threads         its distributed execution
 //! ```
 
 use core::fmt;
@@ -28,7 +28,7 @@ use crate::texts::{text, words};
 
 /// Why a rank stopped.
 pub(crate) enum Stopped {
-    /// A kernel or the library refused.
+    /// A kernel or the library returned an error.
     Python(PyErr),
     /// An exchange failed.
     Engine(EngineFailure),
@@ -77,7 +77,7 @@ impl From<Stopped> for Failure {
     }
 }
 
-/// What carries calls out.
+/// The implementation of calls.
 enum With {
     /// A function of Python.
     Python(Py<PyAny>),
@@ -95,7 +95,9 @@ impl With {
             "reference" => Ok(With::Reference(if wide { DType::F64 } else { DType::F32 })),
             other => Err(refused(
                 "usage",
-                format!("kernels are \"numpy\", \"reference\" or a dict of functions, not {other:?}"),
+                format!(
+                    "unknown kernels {other:?}; expected \"numpy\", \"reference\" or a dict of functions"
+                ),
             )),
         }
     }
@@ -112,16 +114,16 @@ fn given(
         let Statement::Input(v) = item else { continue };
         let value = program.get(*v);
         let Some(array) = inputs.get_item(&value.name)? else {
-            return Err(refused("input", format!("{} is not given", value.name)));
+            return Err(refused("input", format!("the input `{}` is missing", value.name)));
         };
-        // Indices and truth values are read as what they are, and are numbers of the one type then.
+        // Indices and truth values are read in their own dtype, and converted to the one type afterwards.
         let bytes = arrays::read(&array, one.unwrap_or(value.dtype), value.shape(), &value.name)?;
         all.insert(*v, bytes);
     }
     for name in inputs.keys() {
         let name: String = text(&name)?;
         if !program.value(&name).is_some_and(|v| all.contains_key(&v)) {
-            return Err(refused("input", format!("{name} is given, and is no input of the program")));
+            return Err(refused("input", format!("`{name}` is not an input of the program")));
         }
     }
     Ok(all)
@@ -159,7 +161,7 @@ fn whole<'py>(
         let value = program.get(*v);
         values.insert(*v, arrays::of(py, value.dtype, value.shape(), bytes)?);
     }
-    let missing = |v: &ValueId| refused("input", format!("{} is not made", program.get(*v).name));
+    let missing = |v: &ValueId| refused("input", format!("`{}` was not computed", program.get(*v).name));
     for item in program.statements() {
         py.check_signals()?;
         match item {
@@ -182,13 +184,13 @@ fn whole<'py>(
     Ok(values)
 }
 
-/// What one rank has at the end of its schedule.
+/// The results of one rank at the end of its schedule.
 pub(crate) struct OfRank {
-    /// The values that last, by name.
+    /// The live values, by name.
     pub(crate) held: BTreeMap<String, Vec<u8>>,
-    /// The bytes that it received in each move.
+    /// The bytes that it received in each redistribution.
     pub(crate) received: Vec<(String, u64)>,
-    /// Hashes of all that it had, as text.
+    /// Hashes of all its values, as text.
     pub(crate) hashes: Option<String>,
     pub(crate) arena_bytes: usize,
 }
@@ -206,7 +208,8 @@ fn run_rank(
         return Ok(None);
     }
     let schedule = program.compile(rank, options.0)?;
-    // Python's own memory, so that kernels see their operands where they lie; who keeps one keeps all of it.
+    // Memory owned by Python, so that kernels read operands without a copy; a kernel that keeps a view keeps
+    // it all.
     let (memory, mut lent) = Python::attach(|py| arrays::memory(py, schedule.arena_bytes()))?;
     let arena = lent.bytes_mut();
     arena.fill(0);
@@ -231,7 +234,7 @@ fn run_rank(
     Ok(Some(OfRank { held, received: received(&schedule), hashes, arena_bytes: schedule.arena_bytes() }))
 }
 
-/// The bytes that a rank receives in each of its moves that communicate.
+/// The bytes that a rank receives in each of its redistributions that communicate.
 fn received(schedule: &Schedule) -> Vec<(String, u64)> {
     let of = |transfer: &reshard_program::schedule::Transfer| {
         (transfer.name(), transfer.steps.iter().map(|step| step.received_bytes).sum())
@@ -239,9 +242,10 @@ fn received(schedule: &Schedule) -> Vec<(String, u64)> {
     schedule.exchanges().iter().filter(|transfer| transfer.communicates()).map(of).collect()
 }
 
-/// All values of the program on one device, from its whole inputs: moves do nothing.
+/// Computes all values of the program on one device, from global inputs; redistributions do nothing.
 ///
-/// `kernels` are functions `(call, *arrays) -> array` by the names of ops, in place of NumPy's, or `"reference"`.
+/// `kernels` are functions `(call, *arrays) -> array` by the names of ops, in place of NumPy's, or
+/// `"reference"`.
 pub(crate) fn on_device<'py>(
     program: &Program,
     py: Python<'py>,
@@ -277,11 +281,12 @@ pub(crate) fn on_device<'py>(
     Ok(all)
 }
 
-/// What all ranks hold at the end of their schedules, from whole inputs: each rank is a thread with an arena of its own, calls are
-/// functions, and exchanges are the library's.
+/// Runs the schedules of all ranks from global inputs; returns the values that they hold at the end.
 ///
-/// Without `liveness` all values are there at the end, else those that last. `hashed` keeps hashes of what ranks had, for
-/// `Program.replicas`. The other options are those of `compile`, and `kernels` that of `on_one_device`.
+/// Each rank is a thread with its own arena; calls are Python functions, exchanges are the library's. Without
+/// `liveness` all values are returned, else those that are live at the end. `hashed` records hashes of the
+/// values of each rank, for `Program.replicas`. The other options are those of `compile`, and `kernels` that
+/// of `on_one_device`.
 pub(crate) fn on_ranks(
     program: &Arc<Program>,
     py: Python<'_>,
@@ -300,9 +305,10 @@ pub(crate) fn on_ranks(
                 py.detach(|| -> Result<_, Stopped> { Ok(World::new(program.mesh().world_size())?.run(job)) });
             PyRanks::of_ranks(Arc::clone(program), results?)
         }
-        With::Reference(_) if hashed => {
-            Err(refused("usage", "hashes are of kernels that are functions: leave out kernels or hashed"))
-        }
+        With::Reference(_) if hashed => Err(refused(
+            "usage",
+            "`hashed` needs kernels that are functions; drop `hashed`, or `kernels=\"reference\"`",
+        )),
         With::Reference(dtype) => {
             let given = given(program, inputs, Some(dtype))?;
             let held = if dtype == DType::F32 {
@@ -315,7 +321,7 @@ pub(crate) fn on_ranks(
     }
 }
 
-/// The same by the reference: the shards of each value, and the bytes that moves received.
+/// Like `on_ranks`, by the reference: the shards of each value, and the bytes that redistributions receive.
 fn referred<T: Number + bytemuck::Pod>(
     py: Python<'_>,
     program: &Program,

@@ -1,4 +1,4 @@
-//! Schedules: what one rank of a program does, as a list without types.
+//! Schedules: the program of one rank, as a list without types.
 
 use std::sync::Arc;
 
@@ -17,43 +17,45 @@ use crate::plan::PyPlan;
 use crate::rates::PyRates;
 use crate::sequences::listed;
 
-/// How a program is compiled, as Python says it.
+/// Options of compilation, as Python passes them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScheduleOptions<'a> {
     pub(crate) liveness: bool,
-    pub(crate) hoist_bytes: u64,
+    pub(crate) in_flight_bytes: u64,
     pub(crate) bucket_bytes: u64,
     pub(crate) order: &'a str,
 }
 
 impl ScheduleOptions<'_> {
     pub(crate) fn read(self) -> Answer<CompileOptions> {
-        let ScheduleOptions { liveness, hoist_bytes, bucket_bytes, order } = self;
-        Ok(CompileOptions { liveness, in_flight_bytes: hoist_bytes, bucket_bytes, order: order.parse()? })
+        let ScheduleOptions { liveness, in_flight_bytes, bucket_bytes, order } = self;
+        Ok(CompileOptions { liveness, in_flight_bytes, bucket_bytes, order: order.parse()? })
     }
 }
 
-/// What one rank of a program does: kernels to call and exchanges to post and to wait for, on offsets of one arena.
+/// The program of one rank: kernels to call, and exchanges to post and to wait for, on offsets of one arena.
 #[pyclass(frozen, name = "Schedule", module = "reshard")]
 pub(crate) struct PySchedule {
     pub(crate) schedule: Schedule,
     pub(crate) table: Arc<OpTable>,
-    /// What it was compiled of, with what travels in another type as ops and a move.
+    /// The program that was compiled.
+    ///
+    /// Redistributions in another communication dtype are conversions and a redistribution.
     pub(crate) program: Arc<Program>,
 }
 
-/// One thing that a rank does: it calls something, or begins or ends an exchange, on values by their names.
-#[pyclass(frozen, get_all, name = "Instr", module = "reshard")]
+/// An instruction: it calls a kernel, or begins or ends an exchange, on values by their names.
+#[pyclass(frozen, get_all, name = "Instruction", module = "reshard")]
 pub(crate) struct PyInstr {
     /// `call`, `post` or `wait`.
     kind: &'static str,
-    /// What is called; None of an exchange.
+    /// The call; None for an exchange.
     call: Option<PyLocalCall>,
-    /// What a call takes, or what is moved.
+    /// The operands of a call, or the values that are redistributed.
     takes: Vec<String>,
-    /// What it makes, or what that becomes.
+    /// The results of a call or of redistributions.
     makes: Vec<String>,
-    /// The plans of what is moved, one each; none of a call.
+    /// The plans of the redistributions, one each; empty for a call.
     plans: Vec<PyPlan>,
 }
 
@@ -68,23 +70,23 @@ impl PyInstr {
     }
 }
 
-/// A value on the rank of a schedule: where it is in the arena.
-#[pyclass(frozen, get_all, name = "LocalValue", module = "reshard")]
+/// A buffer of a rank: a value, and its offset in the arena.
+#[pyclass(frozen, get_all, name = "LocalBuffer", module = "reshard")]
 pub(crate) struct PyLocalValue {
-    /// What the program calls it.
+    /// The name of the value in the program.
     name: String,
     /// The type of its elements.
     dtype: PyDType,
-    /// The shape of what the rank holds.
+    /// The shape of the shard.
     shape: Vec<usize>,
     /// The first byte in the arena.
     offset: usize,
-    /// How many bytes.
+    /// The number of bytes.
     bytes: usize,
-    /// Whether it is given.
+    /// `True` if it is an input.
     is_input: bool,
-    /// Whether it is still there at the end.
-    lasts: bool,
+    /// `True` if it is live at the end.
+    is_live_out: bool,
 }
 
 #[pymethods]
@@ -94,20 +96,20 @@ impl PyLocalValue {
     }
 }
 
-/// Something that a rank does: `kind` is `call`, or that of an exchange, such as `all_gather`.
+/// An event on a rank: `kind` is `call`, or that of an exchange, such as `all_gather`.
 #[pyclass(frozen, get_all, name = "Event", module = "reshard")]
 pub(crate) struct PyEvent {
-    /// `call`, or what kind of operation an exchange is.
+    /// `call`, or the kind of operation of an exchange.
     kind: String,
-    /// What is called; None of an exchange.
+    /// The call as text; None for an exchange.
     call: Option<String>,
-    /// What is taken: names, element types and local shapes; of an exchange only names.
+    /// The operands: names, element types and local shapes; names alone for an exchange.
     takes: Vec<(String, Option<PyDType>, Vec<usize>)>,
-    /// What is made, likewise.
+    /// The results, in the same form.
     makes: Vec<(String, Option<PyDType>, Vec<usize>)>,
-    /// Over what an exchange runs, and its members; None and nobody of a call.
+    /// The axes or meshes of an exchange; None for a call.
     over: Option<String>,
-    /// The ranks that take part in an exchange.
+    /// The ranks that take part in an exchange; empty for a call.
     members: Vec<usize>,
     /// The bytes that this rank receives.
     received_bytes: u64,
@@ -181,13 +183,13 @@ impl PySchedule {
         self.schedule.rank()
     }
 
-    /// What it does, in order: a line for each instruction.
+    /// The instructions in order, one text each.
     #[getter]
-    fn instrs(&self) -> Vec<String> {
+    fn instructions(&self) -> Vec<String> {
         self.schedule.to_string().lines().skip(1).map(str::to_owned).collect()
     }
 
-    /// The same as values, for what carries it out by itself.
+    /// The instructions as values, for a caller that executes them itself.
     #[getter]
     fn steps<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let plan_to = |name: &String| {
@@ -223,7 +225,9 @@ impl PySchedule {
         PyTuple::new(py, self.schedule.instructions().iter().map(step).collect::<Vec<_>>())
     }
 
-    /// The plans of all moves of the program, also of those in which this rank has no part: the same on all ranks, in one order.
+    /// The plans of all redistributions of the program, the same on all ranks and in the same order.
+    ///
+    /// Plans in which this rank takes no part are included.
     #[getter]
     fn plans(&self) -> Vec<PyPlan> {
         let plan = |item: &Statement| match item {
@@ -233,26 +237,26 @@ impl PySchedule {
         self.program.statements().iter().filter_map(plan).collect()
     }
 
-    /// The bytes of the arena: the most that this rank has at a time.
+    /// The bytes of the arena, which is the peak of this rank.
     #[getter]
     fn arena_bytes(&self) -> usize {
         self.schedule.arena_bytes()
     }
 
-    /// The operations of all its calls.
+    /// The number of operations of all calls.
     #[getter]
     fn operations(&self) -> f64 {
         self.schedule.operations()
     }
 
-    /// All calls that it makes, each once.
+    /// The distinct calls.
     #[getter]
     fn calls<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let call = |call: &reshard_program::schedule::LocalCall| PyLocalCall::of(call, &self.table);
         PyTuple::new(py, self.schedule.calls().iter().map(call).collect::<Vec<_>>())
     }
 
-    /// The exchanges that it has a part in: what each makes, and the bytes that this rank receives.
+    /// The exchanges of this rank: the result of each, and the bytes that this rank receives.
     #[getter]
     fn exchanges(&self) -> Vec<(String, u64)> {
         let bytes =
@@ -260,9 +264,9 @@ impl PySchedule {
         self.schedule.exchanges().iter().map(|of| (of.name(), bytes(of))).collect()
     }
 
-    /// The values that the rank holds, in the order of the program.
+    /// The buffers of this rank, in the order of the program.
     #[getter]
-    fn locals<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+    fn buffers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let local = |local: &reshard_program::schedule::LocalBuffer| PyLocalValue {
             name: local.name.clone(),
             dtype: PyDType(local.tensor.dtype),
@@ -270,14 +274,14 @@ impl PySchedule {
             offset: local.slice.offset,
             bytes: local.slice.bytes,
             is_input: local.is_input,
-            lasts: local.is_live_out,
+            is_live_out: local.is_live_out,
         };
         PyTuple::new(py, self.schedule.buffers().iter().map(local).collect::<Vec<_>>())
     }
 
-    /// What is to be copied before the next step: offset and bytes, and the offset to which.
+    /// Copies to do before the next step: source offset, bytes and target offset.
     #[getter]
-    fn carried(&self) -> Vec<(usize, usize, usize)> {
+    fn loop_carried_copies(&self) -> Vec<(usize, usize, usize)> {
         self.schedule
             .loop_carried_copies()
             .iter()
@@ -285,17 +289,17 @@ impl PySchedule {
             .collect()
     }
 
-    /// What the rank does: calls, and exchanges where they are waited for.
+    /// The events of the rank: calls, and exchanges where they are waited for.
     fn trace<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyEvent::all(py, self.schedule.trace())
     }
 }
 
-/// When ranks do what, by the cost model and rates of computing, without running anything: `Timeline(schedules, Rates.h100())`.
+/// The modelled times of all ranks, without running anything: `Timeline(schedules, ComputeRates.h100())`.
 #[pyclass(frozen, name = "Timeline", module = "reshard")]
 pub(crate) struct PyTimeline(Timeline);
 
-/// Something that takes time: what, on which ranks, from when and until when.
+/// An activity of a timeline: name, ranks, begin and end.
 fn span(span: &reshard_program::schedule::Span) -> (String, Vec<usize>, f64, f64) {
     let (what, ranks) = match &span.activity {
         Activity::Call { rank, instr } => (format!("call {instr}"), vec![*rank]),
@@ -323,25 +327,25 @@ impl PyTimeline {
         format!("<Timeline of {} ranks, {:.1} us>", self.0.lanes.len(), self.0.total_us())
     }
 
-    /// How long all of it takes, in microseconds.
+    /// The modelled time of the whole, in microseconds.
     #[getter]
     fn total_us(&self) -> f64 {
         self.0.total_us()
     }
 
-    /// Everything that takes time: what, on which ranks, from when and until when.
+    /// All activities: name, ranks, begin and end, in microseconds.
     #[getter]
     fn spans(&self) -> Vec<(String, Vec<usize>, f64, f64)> {
         self.0.spans.iter().map(span).collect()
     }
 
-    /// What the whole waits for, from the beginning to the end.
+    /// The critical path: the activities that determine the total time, from begin to end.
     #[getter]
     fn critical_path(&self) -> Vec<(String, Vec<usize>, f64, f64)> {
         self.0.critical_path().into_iter().map(span).collect()
     }
 
-    /// Of each schedule how long it computes, exchanges, waits, and exchanges while it computes, in microseconds.
+    /// For each schedule the microseconds of computing, of exchanges, of waiting, and of both at once.
     #[getter]
     fn lanes(&self) -> Vec<(f64, f64, f64, f64)> {
         let t = &self.0;

@@ -1,4 +1,4 @@
-//! Sequences that Python gives, read item by item: what one says of its length is not believed, and none is read without end.
+//! Sequences passed from Python, read element by element: their `len` is not trusted, and reading is bounded.
 
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::PyTypeError;
@@ -11,30 +11,30 @@ use crate::failure::{Answer, refused};
 use crate::numbers::number;
 use crate::texts::words;
 
-/// The most items that an argument lists, as many as ranks are ever listed.
+/// The most elements of an argument, which is also the most ranks that are ever listed.
 const MOST: usize = 1 << 20;
 
-/// The most items of a list that is made for Python: 160 MB of numbers.
+/// The most elements of a list returned to Python: 160 MB of numbers.
 const MOST_LISTED: usize = 1 << 22;
 
-/// Succeeds if a list may have so many items.
+/// Succeeds if a list may have `count` elements.
 pub(crate) fn check_list(count: usize) -> Answer<()> {
     if count > MOST_LISTED {
         let message =
-            format!("these are {count} items, and a list has at most {MOST_LISTED}: take a part of them");
+            format!("cannot list {count} elements, more than the limit of {MOST_LISTED}; request fewer");
         return Err(refused("too_many_elements", message));
     }
     Ok(())
 }
 
-/// A list of so many items, for Python. The items are made only where they are few enough, and where there is memory for them.
+/// Makes a list of `count` elements for Python, if they are few enough and memory for them can be allocated.
 pub(crate) fn list_of<T, I: Iterator<Item = T>>(count: usize, items: impl FnOnce() -> I) -> Answer<Vec<T>> {
     check_list(count)?;
     let mut list = Vec::new();
     let no_memory = |_| refused("memory", "there is no memory for the list");
     list.try_reserve_exact(count).map_err(no_memory)?;
     for item in items() {
-        // A count that is too low is no reason to list without end.
+        // `count` may be too low: the iterator is bounded too.
         check_list(list.len() + 1)?;
         list.try_reserve(1).map_err(no_memory)?;
         list.push(item);
@@ -42,7 +42,7 @@ pub(crate) fn list_of<T, I: Iterator<Item = T>>(count: usize, items: impl FnOnce
     Ok(list)
 }
 
-/// The items of an object, and a refusal in place of one too many.
+/// Iterates over the elements of an object, with an error in place of one too many.
 pub(crate) fn items<'py>(
     object: &Bound<'py, PyAny>,
 ) -> PyResult<impl Iterator<Item = PyResult<Bound<'py, PyAny>>>> {
@@ -61,12 +61,14 @@ pub(crate) fn items<'py>(
         if index < MOST {
             item
         } else {
-            Err(refused("too_many_items", format!("a sequence of more than {MOST} items")).into())
+            Err(refused("too_many_items", format!("a sequence of more than {MOST} elements")).into())
         }
     }))
 }
 
-/// What an object prints, where it is no container: those print what they hold, without end if they hold each other.
+/// Prints an object that is not a container.
+///
+/// Containers print their elements, endlessly if they contain each other.
 pub(crate) fn printed(object: &Bound<'_, PyAny>) -> PyResult<String> {
     if object.is_instance_of::<PyList>()
         || object.is_instance_of::<PyTuple>()
@@ -82,10 +84,8 @@ pub(crate) fn nested(object: &Bound<'_, PyAny>) -> PyResult<String> {
     fn write(object: &Bound<'_, PyAny>, depth: usize, read: &mut usize, text: &mut String) -> PyResult<()> {
         *read += 1;
         if *read > 2 * MOST || depth > MAX_DEPTH {
-            let limits = format!("{MOST} numbers, nested {MAX_DEPTH} deep");
-            return Err(
-                refused("too_many_items", format!("nested sequences have no more than {limits}")).into()
-            );
+            let limits = format!("{MOST} numbers and {MAX_DEPTH} levels");
+            return Err(refused("too_many_items", format!("nested sequences have at most {limits}")).into());
         }
         if let Ok(number) = object.extract::<i64>() {
             text.push_str(&number.to_string());

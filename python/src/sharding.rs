@@ -1,4 +1,4 @@
-//! Shardings: who holds which element of a tensor.
+//! Shardings: the elements of a tensor that each rank holds.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -23,7 +23,7 @@ use crate::shards;
 use crate::texts::text;
 use crate::value::Reduced;
 
-/// Which elements of a tensor every rank of a mesh holds, such as `Sharding("dp=2,tp=4", (64, 32), "S(0),R")`.
+/// The elements of a tensor on every rank of a mesh, such as `Sharding("dp=2,tp=4", (64, 32), "S(0),R")`.
 ///
 /// Placements are one for every axis of the mesh, as a text or a list, or a text in another notation: by tensor `[{dp},{}]`,
 /// Shardy, XLA's `{devices=[8,1]<=[8]}`, JAX's `PartitionSpec('dp', None)` or PyTorch's. The mesh may be None where the text
@@ -38,7 +38,7 @@ pub(crate) fn mesh_of(mesh: Option<MeshArgument>, text: &str) -> Answer<Mesh> {
         return Ok(mesh.0);
     }
     inlined_mesh(text)?
-        .ok_or_else(|| refused("mesh", "no mesh: give one, or a text of Shardy's that has it inlined"))
+        .ok_or_else(|| refused("mesh", "no mesh; give one, or a Shardy text with an inlined mesh"))
 }
 
 #[pymethods]
@@ -61,7 +61,7 @@ impl PySharding {
 
     /// PyTorch's other reading of strided shards: plain chunks in the order of axes that the split factors spell.
     #[staticmethod]
-    fn in_order_of_axes(
+    fn with_axis_order(
         mesh: MeshArgument,
         shape: ShapeArgument,
         placements: PlacementsArgument,
@@ -70,9 +70,11 @@ impl PySharding {
         Ok(PySharding(Sharding::with_axis_order(&mesh.0, &shape.0, &placements)?))
     }
 
-    /// Both readings of placements with strided shards, pieces of pieces and plain chunks in their order, and whether they agree.
+    /// Both readings of placements with strided shards: blocks of blocks, and plain chunks in their order.
+    ///
+    /// The third result is `True` if both are equal.
     #[staticmethod]
-    fn readings(
+    fn strided_readings(
         mesh: MeshArgument,
         shape: ShapeArgument,
         placements: PlacementsArgument,
@@ -105,19 +107,19 @@ impl PySharding {
         PyMesh(self.0.mesh().clone())
     }
 
-    /// The shape of the whole tensor.
+    /// The shape of the global tensor.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.0.shape())
     }
 
-    /// The number of elements of the whole tensor.
+    /// The number of elements of the global tensor.
     #[getter]
     fn numel(&self) -> usize {
         self.0.numel()
     }
 
-    /// One placement for every axis of the mesh; refused where no placements say it.
+    /// One placement for every axis of the mesh; an error if no placements express the sharding.
     #[getter]
     fn placements<'py>(&self, py: Python<'py>) -> Answer<Bound<'py, PyTuple>> {
         let placements = self.0.placements()?;
@@ -125,33 +127,33 @@ impl PySharding {
     }
 
     /// The notation by tensor, `[{dp,tp},{}] unreduced={cp}`.
-    fn by_tensor(&self) -> Answer<String> {
+    fn to_dims_notation(&self) -> Answer<String> {
         Ok(self.0.to_dims_notation()?)
     }
 
     /// XLA's notation, `{devices=[2,4]<=[8]}`; with `v1` its devices are listed.
     #[pyo3(signature = (*, v1=false))]
-    fn hlo(&self, v1: bool) -> Answer<String> {
+    fn to_hlo(&self, v1: bool) -> Answer<String> {
         let hlo: HloSharding = self.0.to_hlo()?;
         Ok(if v1 { hlo.v1()?.to_string() } else { hlo.to_string() })
     }
 
     /// Shardy's notation.
-    fn shardy(&self) -> Answer<String> {
+    fn to_shardy(&self) -> Answer<String> {
         Ok(self.0.to_shardy()?)
     }
 
     /// JAX's notation.
-    fn partition_spec(&self) -> Answer<String> {
+    fn to_partition_spec(&self) -> Answer<String> {
         Ok(self.0.to_partition_spec()?)
     }
 
     /// PyTorch's notation, which is Python.
-    fn pytorch(&self) -> Answer<String> {
+    fn to_pytorch(&self) -> Answer<String> {
         Ok(self.0.to_pytorch()?)
     }
 
-    /// The shape of what a rank holds.
+    /// The shape of a rank's shard.
     fn local_shape<'py>(
         &self,
         py: Python<'py>,
@@ -178,19 +180,25 @@ impl PySharding {
         self.0.max_local_numel()
     }
 
-    /// Which indices a rank holds.
+    /// The indices that a rank holds.
     fn region(&self, #[pyo3(from_py_with = number)] rank: usize) -> Answer<PyRegion> {
         Ok(PyRegion(self.0.region(rank)?))
     }
 
     /// The row-major index of every element that a rank holds, in local order.
-    fn held(&self, py: Python<'_>, #[pyo3(from_py_with = number)] rank: usize) -> Answer<Vec<usize>> {
+    fn global_indices(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] rank: usize,
+    ) -> Answer<Vec<usize>> {
         let count = self.0.local_shape(rank)?.iter().fold(1_usize, |n, extent| n.saturating_mul(*extent));
         check_list(count)?;
         Ok(py.detach(|| self.0.global_indices(rank))?)
     }
 
-    /// The whole ownership as one layout, from (local index, rank) to the row-major index, or None where some dim does not divide.
+    /// The ownership as one layout, from (local index, rank) to the row-major index.
+    ///
+    /// It is None if some dim does not divide.
     fn ownership(&self, py: Python<'_>) -> Option<PyLayout> {
         py.detach(|| self.0.ownership()).map(PyLayout)
     }
@@ -203,7 +211,7 @@ impl PySharding {
         Ok(self.0.layout().map(|layout| NamedLayout::new(layout, name)).transpose()?.map(PyNamed))
     }
 
-    /// The axes, or parts of axes, along which ranks hold terms, and how those make the value.
+    /// The axes, or parts of axes, along which values are partial, and their reductions.
     #[getter]
     fn partial<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let partial = PyDict::new(py);
@@ -213,7 +221,7 @@ impl PySharding {
         Ok(partial)
     }
 
-    /// The same with these terms instead: `sharding.with_partial({"tp": "sum"})`.
+    /// The same sharding, partial along these axes instead: `sharding.with_partial({"tp": "sum"})`.
     fn with_partial(&self, partial: &Bound<'_, PyDict>) -> Answer<PySharding> {
         let mut all = Vec::new();
         for (names, op) in partial.iter() {
@@ -225,29 +233,33 @@ impl PySharding {
         Ok(PySharding(self.0.with_partial(all)?))
     }
 
-    /// Whether ranks hold terms.
+    /// `True` if ranks hold partial values.
     #[getter]
     fn is_partial(&self) -> bool {
         self.0.is_partial()
     }
 
-    /// The same without terms: every rank that holds one holds the value.
+    /// The same sharding with reduced values: every rank that holds a partial value holds the value.
     fn reduced(&self) -> PySharding {
         PySharding(self.0.reduced())
     }
 
-    /// The sharding of the gradients that ranks get each from its own shard: replicas become terms, terms replicas.
-    fn dual(&self) -> Answer<PySharding> {
+    /// The cotangent sharding: that of gradients that each rank computes from its shard.
+    ///
+    /// Replicated axes become partial, and partial ones replicated.
+    fn cotangent(&self) -> Answer<PySharding> {
         Ok(PySharding(self.0.cotangent()?))
     }
 
-    /// The axes, or parts of axes, along which ranks hold the same.
+    /// The axes, or parts of axes, along which ranks hold replicas.
     #[getter]
     fn replicated_axes(&self) -> Vec<String> {
         self.0.replicated_axes().iter().map(|sub| sub.printed(self.0.mesh().axes())).collect()
     }
 
-    /// What stands above an axis in the dim that it shards: `plain`, `order` with axes, `view` with a product, or `mixed` with both.
+    /// The factors above an axis in the dim that it shards; None if it shards none.
+    ///
+    /// They are `plain` (none), `order` with axes, `view` with a product, or `mixed` with both.
     fn strided(
         &self,
         #[pyo3(from_py_with = text)] axis: &str,
@@ -263,17 +275,17 @@ impl PySharding {
         }))
     }
 
-    /// The sharding of the tensor in another shape, where nothing moves; else `NeedsRedistribute`.
+    /// The sharding of the tensor in another shape, if no data is sent; else `NeedsRedistribution`.
     fn view(&self, py: Python<'_>, shape: ShapeArgument) -> Answer<PySharding> {
         Ok(PySharding(py.detach(|| self.0.view(&shape.0))?))
     }
 
-    /// The sharding of the tensor in another shape, or None where something would move.
-    fn view_if_free(&self, py: Python<'_>, shape: ShapeArgument) -> Option<PySharding> {
+    /// The sharding of the tensor in another shape, or None if data would be sent.
+    fn try_view(&self, py: Python<'_>, shape: ShapeArgument) -> Option<PySharding> {
         py.detach(|| self.0.try_view(&shape.0)).map(PySharding)
     }
 
-    /// Dims [begin, end) as one.
+    /// The sharding with dims [begin, end) as one.
     fn flatten(
         &self,
         #[pyo3(from_py_with = number)] begin: usize,
@@ -282,27 +294,27 @@ impl PySharding {
         Ok(PySharding(self.0.flatten(begin..end)?))
     }
 
-    /// One dim as several.
+    /// The sharding with one dim as several.
     fn split(&self, #[pyo3(from_py_with = number)] dim: usize, into: ShapeArgument) -> Answer<PySharding> {
         Ok(PySharding(self.0.split(dim, &into.0)?))
     }
 
-    /// Without a dim of size 1.
+    /// The sharding without a dim of size 1.
     fn squeeze(&self, #[pyo3(from_py_with = number)] dim: usize) -> Answer<PySharding> {
         Ok(PySharding(self.0.squeeze(dim)?))
     }
 
-    /// With a dim of size 1 before a dim.
+    /// The sharding with a new dim of size 1 before a dim.
     fn unsqueeze(&self, #[pyo3(from_py_with = number)] dim: usize) -> Answer<PySharding> {
         Ok(PySharding(self.0.unsqueeze(dim)?))
     }
 
-    /// The dims in another order.
+    /// The sharding with its dims in another order.
     fn permute(&self, order: ShapeArgument) -> Answer<PySharding> {
         Ok(PySharding(self.0.permute(&order.0)?))
     }
 
-    /// A dim of size 1 repeated so many times.
+    /// The sharding with a dim of size 1 repeated `len` times.
     fn expand(
         &self,
         #[pyo3(from_py_with = number)] dim: usize,
@@ -311,7 +323,7 @@ impl PySharding {
         Ok(PySharding(self.0.expand(dim, len)?))
     }
 
-    /// The part [begin, end) of a dim.
+    /// The sharding of the slice [begin, end) of a dim.
     fn narrow(
         &self,
         #[pyo3(from_py_with = number)] dim: usize,
@@ -321,12 +333,13 @@ impl PySharding {
         Ok(PySharding(self.0.narrow(dim, begin..end)?))
     }
 
-    /// The shards of a whole tensor, for every rank or for one: arrays like the one that is given.
+    /// Shards a global tensor, for every rank or for one, as arrays like the given one.
     ///
-    /// Terms of a sum, a product or a norm are the whole on coordinate 0 of their axes and the identity of the reduction elsewhere;
-    /// those of an average, a minimum or a maximum are the whole everywhere. An array of bytes is one of the `dtype` that is said.
+    /// Partial values of a sum, a product or a norm are the tensor on coordinate 0 of their axes and the
+    /// identity of the reduction elsewhere; those of an average, a minimum or a maximum are the tensor
+    /// everywhere. `dtype` is the type of an array of bytes.
     #[pyo3(signature = (array, rank=None, *, dtype=None))]
-    fn scatter<'py>(
+    fn shard_all<'py>(
         &self,
         array: &Bound<'py, PyAny>,
         #[pyo3(from_py_with = number_if_any)] rank: Option<usize>,
@@ -341,9 +354,9 @@ impl PySharding {
         Ok(shards::scatter(&self.0, array, &ranks, dtype)?.into_any())
     }
 
-    /// The one tensor that shards denote, given in the order of `mesh.ranks`; refused where replicas differ.
+    /// Assembles the global tensor of shards in the order of `mesh.ranks`; an error if replicas differ.
     #[pyo3(signature = (shards, *, dtype=None))]
-    fn meaning<'py>(
+    fn assemble<'py>(
         &self,
         #[pyo3(from_py_with = listed)] shards: Vec<Bound<'py, PyAny>>,
         dtype: Option<DTypeArgument>,
@@ -351,18 +364,18 @@ impl PySharding {
         shards::meaning(&self.0, &shards, dtype.map(|dtype| dtype.0))
     }
 
-    /// The JSON text of it.
+    /// The sharding as JSON text.
     fn to_json(&self) -> Answer<String> {
         json::write(&self.0)
     }
 
-    /// What `to_json` wrote.
+    /// Reads the text of `to_json`.
     #[staticmethod]
     fn from_json(#[pyo3(from_py_with = text)] text: &str) -> Answer<PySharding> {
         Ok(PySharding(json::read(text)?))
     }
 
-    /// The picture as text: who holds what.
+    /// The picture as text: the owners of each element.
     fn draw(&self, py: Python<'_>) -> String {
         py.detach(|| drawn_sharding(&self.0, Limits::USUAL).text(false))
     }

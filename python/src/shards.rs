@@ -1,8 +1,8 @@
 //! Shards of whole tensors and back, by the definition, for every element type.
 //!
 //! ```text
-//! of bytes    scatter_bytes: the bytes of a whole tensor -> those of ranks    meaning_bytes: those of all ranks -> the whole
-//! of arrays   scatter, meaning: the same on arrays of Python, which are lent, and as new arrays like them
+//! bytes     scatter_bytes: global tensor -> shards     meaning_bytes: shards of all ranks -> global tensor
+//! arrays    scatter, meaning: the same on borrowed Python arrays, with new arrays as results
 //! ```
 
 use core::fmt;
@@ -24,14 +24,14 @@ use crate::failure::{Answer, Failure, mismatched};
 #[derive(Clone, Copy, PartialEq)]
 struct Element<K, const N: usize>([u8; N], PhantomData<K>);
 
-/// As the number that it is: messages say which elements differ.
+/// Prints the element as a number, since messages show the elements that differ.
 impl<K: Kind, const N: usize> fmt::Debug for Element<K, N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&element_text(K::DTYPE, &self.0))
     }
 }
 
-/// What kind of elements the bytes are.
+/// The element type of the bytes.
 trait Kind: Copy + PartialEq {
     const DTYPE: DType;
 }
@@ -42,7 +42,7 @@ fn one() -> LoopNest {
 }
 
 impl<K: Kind, const N: usize> Reducible for Element<K, N> {
-    // `Arithmetic::check` was asked before: that a kernel cannot be made or refuses its one element does not happen.
+    // `Arithmetic::check` was called before, so a kernel can be made and accepts one element.
     fn combine(op: ReduceOp, mut a: Self, b: Self) -> Self {
         if let Ok(kernel) = PreparedCombine::new(&one(), K::DTYPE, combine_op(op)) {
             let _ = kernel.run(&mut a.0, &b.0);
@@ -62,7 +62,7 @@ impl<K: Kind, const N: usize> Reducible for Element<K, N> {
     }
 }
 
-/// The elements that bytes are.
+/// Splits bytes into elements.
 fn elements<const N: usize>(bytes: &[u8]) -> Vec<[u8; N]> {
     bytes.as_chunks::<N>().0.to_vec()
 }
@@ -109,7 +109,7 @@ macro_rules! kinds {
             )*
         }
 
-        /// Of elements whose bytes are shared, none; `item_bytes` refuses them before.
+        /// `None` for elements whose bytes are shared; `item_bytes` rejects them before.
         fn scatter_of(dtype: DType) -> Option<Scatter> {
             match dtype {
                 $(DType::$dtype => Some(scattered::<$bytes>),)*
@@ -135,10 +135,12 @@ kinds! {
 }
 
 fn shared_bytes(dtype: DType) -> Failure {
-    mismatched("dtype", format!("elements of {dtype} share bytes, and have no shards of their own"))
+    mismatched("dtype", format!("elements of {dtype} share bytes and cannot be sharded"))
 }
 
-/// The same with copies in place of terms where copies are such terms: of an average, a minimum or a maximum.
+/// Replaces partial values of an average, a minimum or a maximum by replicas.
+///
+/// Equal partial values of these ops are the value itself.
 fn copied(sharding: &Sharding) -> Answer<Sharding> {
     let added = sharding.partial().iter().filter(|terms| match terms.op {
         ReduceOp::Sum | ReduceOp::Prod | ReduceOp::Norm(_) => true,
@@ -147,10 +149,11 @@ fn copied(sharding: &Sharding) -> Answer<Sharding> {
     Ok(sharding.with_partial(added.copied())?)
 }
 
-/// Writes what ranks hold of a whole tensor, whose bytes are given: of a sum, a product or a norm the first rank has all and the others
-/// what changes nothing, of an average, a minimum or a maximum all have the same.
+/// Writes the shards of a global tensor, given as bytes.
 ///
-/// Requires as many bytes as the sharding says, of the whole and of each target.
+/// Of a sum, a product or a norm the first rank gets the values and the others the identity, of an average, a
+/// minimum or a maximum all ranks get the values. The global tensor and each target must have the number of
+/// bytes of the sharding.
 pub(crate) fn scatter_bytes(
     sharding: &Sharding,
     ranks: &[usize],
@@ -167,8 +170,9 @@ pub(crate) fn scatter_bytes(
     Ok(scatter(&sharding, ranks, whole, &identity, targets)?)
 }
 
-/// Writes the whole tensor that shards denote, whose bytes are given in the order of the mesh's ranks; refused where replicas differ in
-/// a bit.
+/// Writes the global tensor of shards, given as bytes in the order of the mesh's ranks.
+///
+/// An error if replicas differ.
 pub(crate) fn meaning_bytes(
     sharding: &Sharding,
     dtype: DType,
@@ -180,7 +184,7 @@ pub(crate) fn meaning_bytes(
     Ok(meaning(sharding, shards, target)?)
 }
 
-/// The type of the elements of an array: what is said, else the array's own.
+/// The element type of an array: the given one, else the array's own.
 fn dtype_of(lent: &Lent, said: Option<DType>) -> DType {
     said.unwrap_or(lent.dtype())
 }
@@ -209,7 +213,7 @@ pub(crate) fn scatter<'py>(
     Ok(made)
 }
 
-/// The tensor that shards denote, as an array like the first.
+/// Assembles the tensor of shards, as an array like the first.
 pub(crate) fn meaning<'py>(
     sharding: &Sharding,
     shards: &[Bound<'py, PyAny>],

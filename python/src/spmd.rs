@@ -39,7 +39,7 @@ impl PySpmdCall {
         self.get().step
     }
 
-    /// Who sends to whom: local, all_gather, reduce_scatter, all_reduce, all_to_all or permute.
+    /// The communication pattern: local, all_gather, reduce_scatter, all_reduce, all_to_all or permute.
     #[getter]
     fn kind(&self) -> &'static str {
         match self.get().pattern {
@@ -52,7 +52,7 @@ impl PySpmdCall {
         }
     }
 
-    /// The groups of a collective: lists of ranks, each rank in one; none of a permute.
+    /// The groups of a collective: lists of ranks, each rank in one; empty for a permute.
     #[getter]
     fn groups(&self) -> Vec<Vec<usize>> {
         match &self.get().pattern {
@@ -64,7 +64,7 @@ impl PySpmdCall {
         }
     }
 
-    /// The (from, to) of each round of a permute; none of a collective.
+    /// The (from, to) pairs of each round of a permute; empty for a collective.
     #[getter]
     fn rounds(&self) -> Vec<Vec<(usize, usize)>> {
         match &self.get().pattern {
@@ -77,7 +77,7 @@ impl PySpmdCall {
         }
     }
 
-    /// How two terms combine, where the framework reduces.
+    /// The op that combines two partial values, if the framework reduces.
     #[getter]
     fn op(&self) -> Option<String> {
         match &self.get().pattern {
@@ -97,49 +97,49 @@ impl PySpmdCall {
         PyLayout(self.get().block.clone())
     }
 
-    /// For each rank where its blocks begin in its source, in the order of members or of rounds.
+    /// For each rank the offsets of its blocks in its source, in the order of members or of rounds.
     #[getter]
-    fn packs(&self) -> Vec<Vec<usize>> {
+    fn source_offsets(&self) -> Vec<Vec<usize>> {
         self.table(|call| &call.source_offsets)
     }
 
     /// The loops of a block in the target.
     #[getter]
-    fn landed(&self) -> PyLayout {
+    fn target_block(&self) -> PyLayout {
         PyLayout(self.get().target_block.clone())
     }
 
-    /// Where blocks begin in the target, ascending: the same for all ranks.
+    /// The offsets of blocks in the target, ascending: the same for all ranks.
     #[getter]
-    fn places(&self) -> Vec<usize> {
+    fn target_offsets(&self) -> Vec<usize> {
         self.get().target_offsets.clone()
     }
 
-    /// The blocks at all places, one behind the other.
+    /// The views of the target, one for each block.
     #[getter]
     fn unpack(&self) -> Vec<PyView> {
         views(&self.get().unpack)
     }
 
-    /// For each rank and place the number of the received block that lands there.
+    /// For each rank and target block the index of the received block that is written there.
     #[getter]
-    fn lands(&self) -> Vec<Vec<usize>> {
+    fn arrival_order(&self) -> Vec<Vec<usize>> {
         self.table(|call| &call.arrival_order)
     }
 
-    /// How received terms combine, if they are reduced by who received them.
+    /// The op that combines received operands, if their receiver reduces them.
     #[getter]
     fn combine(&self) -> Option<String> {
         self.get().combine.map(name)
     }
 
-    /// The op with whose identity the target is filled before anything lands, if it is.
+    /// The op with whose identity the target is filled before anything is written to it, or None.
     #[getter]
     fn fill(&self) -> Option<String> {
         self.get().fill.map(name)
     }
 
-    /// What the target is divided by when all has landed.
+    /// The divisor of the target after all blocks were written.
     #[getter]
     fn divisor(&self) -> usize {
         self.get().divisor
@@ -163,13 +163,13 @@ impl PySpmdCall {
 }
 
 /// A plan as one program for all ranks, with tables of ranks x peers where they differ.
-#[pyclass(frozen, name = "Spmd", module = "reshard")]
+#[pyclass(frozen, name = "SpmdProgram", module = "reshard")]
 pub(crate) struct PySpmd(pub(crate) Arc<SpmdProgram>);
 
 #[pymethods]
 impl PySpmd {
     fn __reduce__(&self) -> PyResult<()> {
-        not_pickled::<PySpmd>("pickle the plan, and call the same method of it again")
+        not_pickled::<PySpmd>("pickle the plan, and call the same method on it")
     }
 
     fn __copy__(slf: Py<Self>) -> Py<Self> {
@@ -198,7 +198,7 @@ impl PySpmd {
         (0..self.0.calls().len()).map(|index| PySpmdCall { program: Arc::clone(&self.0), index }).collect()
     }
 
-    /// One rank's calls again.
+    /// The calls of one rank.
     fn at(&self, #[pyo3(from_py_with = number)] rank: usize) -> Answer<PyRankCalls> {
         Ok(PyRankCalls::new(self.0.at(rank).map_err(Failure::from)?))
     }
@@ -212,7 +212,7 @@ impl PySpmd {
     }
 
     fn __repr__(&self) -> String {
-        format!("<Spmd of {} ranks: {} calls>", self.0.ranks().len(), self.0.calls().len())
+        format!("<SpmdProgram of {} ranks: {} calls>", self.0.ranks().len(), self.0.calls().len())
     }
 
     fn __str__(&self) -> String {

@@ -1,4 +1,4 @@
-//! Steps of a plan, and what one rank does in them.
+//! Steps of a plan, and the phases of a rank in them.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl PyStep {
 
 #[pymethods]
 impl PyStep {
-    /// What kind of operation it is: slice, all_gather, reduce_scatter, all_reduce, all_to_all, exchange or zero_fill.
+    /// The operation: slice, all_gather, reduce_scatter, all_reduce, all_to_all, exchange or zero_fill.
     #[getter]
     fn op(&self) -> &'static str {
         self.step().op().as_str()
@@ -43,67 +43,67 @@ impl PyStep {
         self.step().axis_names()
     }
 
-    /// The ranks that talk to each other.
+    /// The ranks that communicate.
     #[getter]
     fn group(&self) -> PyGroupPattern {
         PyGroupPattern(self.step().group.clone())
     }
 
-    /// Who holds what before it.
+    /// The sharding before the step.
     #[getter]
     fn before(&self) -> PySharding {
         PySharding((*self.step().before).clone())
     }
 
-    /// Who holds what after it.
+    /// The sharding after the step.
     #[getter]
     fn after(&self) -> PySharding {
         PySharding((*self.step().after).clone())
     }
 
-    /// Bytes that the rank which receives the most receives.
+    /// The most bytes that any rank receives.
     #[getter]
     fn received_bytes(&self) -> u64 {
         self.step().received_bytes
     }
 
-    /// Bytes that the rank which sends the most sends.
+    /// The most bytes that any rank sends.
     #[getter]
     fn sent_bytes(&self) -> u64 {
         self.step().sent_bytes
     }
 
-    /// Bytes that the rank which holds the most holds: what the step reads, what it writes, and its staging.
+    /// The most bytes that any rank holds: the operand of the step, its result, and its staging.
     #[getter]
     fn peak_bytes(&self) -> u64 {
         self.step().peak_bytes
     }
 
-    /// Modelled time in us, as the worst rank pays it.
+    /// Modelled time in microseconds, of the worst rank.
     #[getter]
     fn cost_us(&self) -> f64 {
         self.step().cost_us
     }
 
-    /// Whether ranks talk to each other in it.
+    /// `True` if ranks communicate in the step.
     #[getter]
     fn communicates(&self) -> bool {
         self.step().op().communicates()
     }
 
-    /// Whether it is a step between the duals, carried out from end to end.
+    /// `True` if it is a step between the cotangent shardings, executed as the transpose of another.
     #[getter]
     fn is_transposed(&self) -> bool {
         self.step().is_transposed()
     }
 
-    /// How many exchanges carry it out: two of an all-reduce in pieces, one of anything else.
+    /// The number of exchanges of the step: two for an all-reduce in chunks, else one.
     #[getter]
     fn exchanges(&self) -> usize {
         self.step().exchanges()
     }
 
-    /// What one rank does in it: one phase, two for an all-reduce in pieces, none for a rank outside.
+    /// The phases of one rank: one, two for an all-reduce in chunks, none for a rank outside the group.
     fn phases(&self, py: Python<'_>, #[pyo3(from_py_with = number)] rank: usize) -> Answer<Vec<PyPhase>> {
         let phases = py.detach(|| self.step().phases(rank))?;
         Ok(phases.into_iter().map(|phase| PyPhase { step: self.index, phase }).collect())
@@ -118,7 +118,9 @@ impl PyStep {
     }
 }
 
-/// What one rank does in one phase of a step; offsets and strides count elements of row-major, dense local buffers.
+/// The transfers of one rank in one phase of a step.
+///
+/// Offsets and strides count elements of row-major, dense local buffers.
 #[pyclass(frozen, eq, name = "Phase", module = "reshard")]
 #[derive(PartialEq)]
 pub(crate) struct PyPhase {
@@ -133,7 +135,7 @@ fn messages(messages: &[Message]) -> Vec<PyMessage> {
 #[pymethods]
 impl PyPhase {
     fn __reduce__(&self) -> PyResult<()> {
-        not_pickled::<PyPhase>("pickle the plan, and call the same method of it again")
+        not_pickled::<PyPhase>("pickle the plan, and call the same method on it")
     }
 
     fn __copy__(slf: Py<Self>) -> Py<Self> {
@@ -156,7 +158,7 @@ impl PyPhase {
         self.phase.source_len
     }
 
-    /// And after it.
+    /// The elements of this rank's buffer after the phase.
     #[getter]
     fn target_len(&self) -> usize {
         self.phase.target_len
@@ -164,29 +166,31 @@ impl PyPhase {
 
     /// The reduction with whose identity the target is first filled, or None.
     #[getter]
-    fn fill(&self) -> Option<String> {
+    fn fill_identity(&self) -> Option<String> {
         self.phase.fill_identity.map(|op| op.to_string())
     }
 
-    /// What lands in this rank's target; a message from itself is a local copy.
+    /// The messages written to this rank's target; one from itself is a local copy.
     #[getter]
     fn receives(&self) -> Vec<PyMessage> {
         messages(&self.phase.receives)
     }
 
-    /// What other ranks take from this rank's source.
+    /// The messages that other ranks read from this rank's source.
     #[getter]
     fn sends(&self) -> Vec<PyMessage> {
         messages(&self.phase.sends)
     }
 
-    /// How received messages combine, in the order listed, and what the result is divided by; None where they do not.
+    /// The op that combines received messages, in the order listed, and the divisor of the result.
+    ///
+    /// None if there is none.
     #[getter]
     fn reduce(&self) -> Option<(String, usize)> {
         self.phase.reduce.map(|reduce| (reduce.op.to_string(), reduce.divisor))
     }
 
-    /// The ranks that take part together, ascending.
+    /// The ranks that take part in the phase, ascending.
     #[getter]
     fn members(&self) -> Vec<usize> {
         self.phase.members.clone()
@@ -207,7 +211,7 @@ impl PyPhase {
     }
 }
 
-/// The blocks that go from one rank to another.
+/// The blocks that one rank sends to another.
 #[pyclass(frozen, eq, name = "Message", module = "reshard")]
 #[derive(PartialEq)]
 pub(crate) struct PyMessage(pub(crate) Message);
@@ -218,7 +222,7 @@ type Block = (usize, usize, Vec<(i64, i64, i64)>);
 #[pymethods]
 impl PyMessage {
     fn __reduce__(&self) -> PyResult<()> {
-        not_pickled::<PyMessage>("pickle the plan, and call the same method of it again")
+        not_pickled::<PyMessage>("pickle the plan, and call the same method on it")
     }
 
     fn __copy__(slf: Py<Self>) -> Py<Self> {
@@ -241,7 +245,10 @@ impl PyMessage {
         self.0.numel()
     }
 
-    /// What moves: blocks of a source offset, a target offset, and modes (extent, source stride, target stride), leftmost fastest.
+    /// The blocks of the message.
+    ///
+    /// Each is a source offset, a target offset, and modes (extent, source stride, target stride), leftmost
+    /// fastest.
     #[getter]
     fn blocks(&self) -> Vec<Block> {
         let block = |block: &reshard_planner::Block| {

@@ -1,13 +1,15 @@
-//! Ctrl-C: what may take long looks from time to time whether a signal came, and stops.
+//! Ctrl-C: long computations check for signals from time to time, and stop.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use reshard_planner::internal;
 
-/// Runs something detached from the interpreter; raises what a signal's handler raised meanwhile, as `KeyboardInterrupt`.
+/// Runs a function detached from the interpreter.
 ///
-/// Signals come to the main thread alone: elsewhere nothing stops it.
+/// Raises the exception of a signal handler, as `KeyboardInterrupt`.
+///
+/// Signals are delivered to the main thread alone: in other threads nothing stops the function.
 pub(crate) fn stoppable<T: Send>(py: Python<'_>, run: impl FnOnce() -> T + Send) -> PyResult<T> {
     let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
     let slot = Arc::clone(&raised);

@@ -1,4 +1,4 @@
-//! The table of ops: names, rules, and ops of one's own.
+//! The table of ops: names, rules, and custom ops.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -11,7 +11,7 @@ use crate::failure::Answer;
 use crate::sequences::listed_twice;
 use crate::texts::text;
 
-/// The ops that everybody has, made once.
+/// Returns the standard ops, built once.
 pub(crate) fn standard() -> Arc<OpTable> {
     static STANDARD: OnceLock<Arc<OpTable>> = OnceLock::new();
     Arc::clone(STANDARD.get_or_init(|| Arc::new(OpTable::standard())))
@@ -19,8 +19,8 @@ pub(crate) fn standard() -> Arc<OpTable> {
 
 /// Ops by name: `Table()` has the standard ones, `Table.empty()` none.
 ///
-/// Ops that are added are in what is made of the table afterwards, not in what was made of it before.
-#[pyclass(frozen, name = "Table", module = "reshard")]
+/// Ops that are added affect only objects that are made of the table afterwards.
+#[pyclass(frozen, name = "OpTable", module = "reshard")]
 #[derive(Debug)]
 pub(crate) struct PyTable(Mutex<Arc<OpTable>>);
 
@@ -46,7 +46,7 @@ impl PyTable {
         PyTable(Mutex::new(standard()))
     }
 
-    /// The ops that everybody has.
+    /// The standard ops.
     #[staticmethod]
     fn standard() -> PyTable {
         PyTable::new()
@@ -59,7 +59,7 @@ impl PyTable {
     }
 
     fn __repr__(&self) -> String {
-        format!("<Table of {} ops>", self.__len__())
+        format!("<OpTable of {} ops>", self.__len__())
     }
 
     fn __len__(&self) -> usize {
@@ -94,12 +94,12 @@ impl PyTable {
         Ok(Some(all))
     }
 
-    /// The rule of an op that has one for all shapes and arguments; None of others, whose rule an `Op` says.
+    /// The rule of an op that has one for all shapes and arguments; None for others, whose rule an `Op` has.
     fn rule(&self, #[pyo3(from_py_with = text)] name: &str) -> Option<String> {
         self.get_table().rule(name).map(|rule| rule.to_string())
     }
 
-    /// The body of an op that is made of others; None of other ops.
+    /// The body of an op that is composed of others; None for other ops.
     fn composite(&self, #[pyo3(from_py_with = text)] name: &str) -> Option<String> {
         self.get_table().composite(name).map(ToString::to_string)
     }
@@ -119,7 +119,9 @@ impl PyTable {
         Ok(())
     }
 
-    /// Adds an op that is made of others, such as `"x, up, down -> y: h = mm(x, up); a = gelu(h); y = mm(a, down)"`.
+    /// Adds an op that is composed of others, such as `"x, up, down -> y: h = mm(x, up).
+    ///
+    /// A = gelu(h); y = mm(a, down)"`.
     fn add_composite(
         &self,
         #[pyo3(from_py_with = text)] name: &str,
@@ -129,7 +131,9 @@ impl PyTable {
         Ok(self.change(|table| table.add_composite(name, body))?)
     }
 
-    /// Whether an op has a formula of its own for its gradient; einsums, composites and moved elements need none.
+    /// `True` if an op has an explicit gradient formula.
+    ///
+    /// Einsums, composites and ops that only rearrange elements need none.
     fn has_gradient(&self, #[pyo3(from_py_with = text)] name: &str) -> bool {
         self.get_table().has_gradient(name)
     }

@@ -1,4 +1,4 @@
-//! Types: who holds a tensor and who holds its gradient.
+//! Sharding types: the sharding of a tensor and that of its gradient.
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -11,8 +11,8 @@ use crate::sharding::{PySharding, mesh_of};
 use crate::texts::{Names, text};
 use crate::value::Reduced;
 
-/// Who holds a value and who holds its gradient, such as `Type("dp=2,tp=4", (64, 32), "R|S(0),I")`.
-#[pyclass(frozen, eq, hash, name = "Type", module = "reshard")]
+/// The sharding of a value and of its gradient, such as `ShardingType("dp=2,tp=4", (64, 32), "R|S(0),I")`.
+#[pyclass(frozen, eq, hash, name = "ShardingType", module = "reshard")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct PyType(pub(crate) ShardingType);
 
@@ -28,57 +28,57 @@ impl PyType {
         Ok(PyType(ShardingType::parse(&mesh, &shape.0, text)?))
     }
 
-    /// The type of these two shardings; without a gradient it is one of what has none.
+    /// The type of these two shardings; without a gradient the value has none.
     #[staticmethod]
     #[pyo3(signature = (value, gradient=None))]
     fn of(value: &PySharding, gradient: Option<&PySharding>) -> PyType {
         PyType(ShardingType { value: value.0.clone(), gradient: gradient.map(|gradient| gradient.0.clone()) })
     }
 
-    /// The type whose gradient is the value's dual: what an op finds without a move.
+    /// The type with the cotangent sharding as gradient, which an op uses without a redistribution.
     #[staticmethod]
-    fn natural(value: &PySharding) -> Answer<PyType> {
+    fn from_value(value: &PySharding) -> Answer<PyType> {
         Ok(PyType(ShardingType::from_value(value.0.clone())?))
     }
 
-    /// The type whose gradient is the value's dual, but along these axes, where ranks do the same work.
+    /// The type with the cotangent sharding as gradient, but along these axes, where ranks do the same work.
     #[staticmethod]
     #[pyo3(signature = (value, *axes))]
-    fn same_work(value: &PySharding, axes: Names) -> Answer<PyType> {
+    fn invariant_along(value: &PySharding, axes: Names) -> Answer<PyType> {
         let along = sub_axes(value.0.mesh(), &axes.0)?;
         Ok(PyType(ShardingType::invariant_along(value.0.clone(), &along)?))
     }
 
-    /// Who holds the value.
+    /// The sharding of the value.
     #[getter]
     fn value(&self) -> PySharding {
         PySharding(self.0.value.clone())
     }
 
-    /// Who holds the gradient, or None.
+    /// The sharding of the gradient, or None.
     #[getter]
     fn gradient(&self) -> Option<PySharding> {
         self.0.gradient.clone().map(PySharding)
     }
 
     /// The type of the gradient, or None without one.
-    fn transposed(&self) -> Option<PyType> {
+    fn gradient_type(&self) -> Option<PyType> {
         self.0.gradient_type().map(PyType)
     }
 
     /// The notation by tensor.
-    fn by_tensor(&self) -> Answer<String> {
+    fn to_dims_notation(&self) -> Answer<String> {
         Ok(self.0.to_dims_notation()?)
     }
 
     /// JAX's notation.
-    fn partition_spec(&self) -> Answer<String> {
+    fn to_partition_spec(&self) -> Answer<String> {
         Ok(self.0.to_partition_spec()?)
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let shape = PyTuple::new(py, self.0.value.shape())?.repr()?;
-        Ok(format!("Type('{}', {shape}, '{}')", self.0.value.mesh(), self.0))
+        Ok(format!("ShardingType('{}', {shape}, '{}')", self.0.value.mesh(), self.0))
     }
 
     fn __str__(&self) -> String {

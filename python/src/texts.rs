@@ -1,4 +1,5 @@
-//! Texts and paths that Python gives: one that UTF-8 cannot hold, as it has half of a surrogate pair, is refused like any other argument.
+//! Texts and paths passed from Python: one with half of a surrogate pair, which UTF-8 cannot encode, is
+//! rejected.
 
 use std::borrow::Cow;
 
@@ -18,7 +19,7 @@ pub(crate) fn words<'a>(text: &'a Bound<'_, PyString>) -> PyResult<Cow<'a, str>>
     text.to_cow().map_err(|error| in_range(text, error))
 }
 
-/// Names that are arguments one by one.
+/// Names that are passed as separate arguments.
 pub(crate) struct Names(pub(crate) Vec<String>);
 
 impl<'py> FromPyObject<'_, 'py> for Names {

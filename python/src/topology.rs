@@ -1,4 +1,4 @@
-//! Networks: what a step costs.
+//! Networks: the cost of communication steps.
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -11,8 +11,9 @@ use crate::sequences::listed;
 use crate::texts::{text, words};
 use crate::value::{by_notation, hash_of};
 
-/// What moving bytes between ranks takes, such as `Topology("h100")` or
-/// `Topology("launch=2;message=0.1;level=8:3:400;level=*:10:50")`.
+/// The cost of transfers between ranks.
+///
+/// Examples are `Topology("h100")` and `Topology("launch=2;message=0.1;level=8:3:400;level=*:10:50")`.
 #[pyclass(frozen, eq, name = "Topology", module = "reshard")]
 #[derive(Clone, PartialEq)]
 pub(crate) struct PyTopology(pub(crate) Topology);
@@ -35,7 +36,7 @@ by_notation! { PyTopology {
         Ok(PyTopology(Topology::new(launch_us, message_us, &levels)?))
     }
 
-    /// One level, on which all ranks are alike.
+    /// A network of one level, on which all ranks are equivalent.
     #[staticmethod]
     fn uniform() -> PyTopology {
         PyTopology(Topology::uniform())
@@ -47,13 +48,13 @@ by_notation! { PyTopology {
         PyTopology(Topology::h100())
     }
 
-    /// What it takes to start a step, in us.
+    /// The time to start a step, in microseconds.
     #[getter]
     fn launch_us(&self) -> f64 {
         self.0.launch_us()
     }
 
-    /// What a message takes besides its bytes, in us.
+    /// The time of a message in addition to its bytes, in microseconds.
     #[getter]
     fn message_us(&self) -> f64 {
         self.0.message_us()
@@ -65,7 +66,7 @@ by_notation! { PyTopology {
         self.0.levels().iter().map(|level| (level.ranks, level.latency_us, level.gbytes_per_s)).collect()
     }
 
-    /// The level on which two ranks meet.
+    /// The level that connects two ranks.
     fn level_of(&self, #[pyo3(from_py_with = number)] a: usize, #[pyo3(from_py_with = number)] b: usize) -> usize {
         self.0.level_of(a, b)
     }
@@ -85,7 +86,7 @@ impl<'py> FromPyObject<'_, 'py> for TopologyArgument {
             return Ok(TopologyArgument(words(&text)?.parse().map_err(Failure::from)?));
         }
         let name = type_name(&object);
-        let message = format!("a topology is a Topology or a notation such as 'h100', not {name}");
+        let message = format!("expected a Topology or a notation such as 'h100', found {name}");
         Err(pyo3::exceptions::PyTypeError::new_err(message))
     }
 }

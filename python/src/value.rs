@@ -6,7 +6,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-/// What `__reduce__` answers.
+/// The return value of `__reduce__`.
 pub(crate) type Reduced<'py, Arguments> = (Bound<'py, PyType>, Arguments);
 
 /// The hash of a value, for classes whose equality is that of a text or of several parts.
@@ -16,9 +16,9 @@ pub(crate) fn hash_of(value: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// The answer of `__reduce__` of a class whose objects are parts of another: what can be pickled in its place.
+/// Returns the error of `__reduce__` for parts of another object, with the object to pickle instead.
 pub(crate) fn not_pickled<Class: pyo3::PyClass>(instead: &str) -> PyResult<()> {
-    Err(PyTypeError::new_err(format!("a {} is not pickled: {instead}", <Class as pyo3::PyClass>::NAME)))
+    Err(PyTypeError::new_err(format!("a {} cannot be pickled; {instead}", <Class as pyo3::PyClass>::NAME)))
 }
 
 /// The methods of a class whose values are made of their notation: those written by hand, `str`, `repr` and pickles.

@@ -3,7 +3,7 @@
 //! ```text
 //! integer, tuple     int, tuple            yes, no, unknown   True, False, None
 //! layouts            the classes           tiler <4,_,2:3>    (4, None, Layout("2:3"))
-//! text               what it evaluates to  pattern (_,(2,_))  (None, (2, None))
+//! text               the value it denotes  pattern (_,(2,_))  (None, (2, None))
 //! ```
 
 use pyo3::IntoPyObjectExt;
@@ -57,7 +57,7 @@ fn pattern(py: Python<'_>, value: &SlicePattern) -> PyResult<Py<PyAny>> {
     }
 }
 
-/// The object that a value is.
+/// Converts a value to its Python object.
 pub(crate) fn object(py: Python<'_>, value: Value) -> PyResult<Py<PyAny>> {
     match value {
         Value::Integer(value) => value.into_py_any(py),
@@ -75,7 +75,7 @@ pub(crate) fn object(py: Python<'_>, value: Value) -> PyResult<Py<PyAny>> {
     }
 }
 
-/// How far a nested tuple has been read: short ones that hold each other many times have many leaves.
+/// The part of a nested tuple read so far: short tuples that contain each other many times have many leaves.
 #[derive(Default)]
 struct Read {
     depth: usize,
@@ -83,7 +83,7 @@ struct Read {
 }
 
 impl Read {
-    /// Reads one object more; refused where a tuple is too deep, or has too many parts.
+    /// Reads one more object; an error if a tuple is too deep or has too many elements.
     fn one<T>(&mut self, read: impl FnOnce(&mut Read) -> Answer<T>) -> Answer<T> {
         const MOST: usize = MAX_LEAVES * MAX_DEPTH;
         self.depth += 1;
@@ -104,7 +104,9 @@ fn is_sequence(object: &Bound<'_, PyAny>) -> bool {
     object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>()
 }
 
-/// The value that an object is: a layout, an int, a text to evaluate, or a tuple of such, which is a tiler unless all are ints.
+/// Converts an object to a value.
+///
+/// It is a layout, an int, a text to evaluate, or a tuple of these, which is a tiler unless all are ints.
 pub(crate) fn value(object: &Bound<'_, PyAny>) -> Answer<Value> {
     Read::default().one(|read| value_of(object, read))
 }
@@ -155,7 +157,7 @@ fn value_of(object: &Bound<'_, PyAny>, read: &mut Read) -> Answer<Value> {
         .into())
 }
 
-/// The pattern that an object is: an int, None, a tuple of such, or its notation.
+/// Converts an object to a pattern: an int, None, a tuple of these, or its notation.
 pub(crate) fn read_pattern(object: &Bound<'_, PyAny>) -> Answer<SlicePattern> {
     Read::default().one(|read| pattern_of(object, read))
 }
@@ -194,13 +196,13 @@ pub(crate) fn arguments(
     Ok(values)
 }
 
-/// What a function makes of these arguments.
+/// Calls a function with these arguments.
 pub(crate) fn call(py: Python<'_>, function: Function, values: &[Value]) -> Answer<Py<PyAny>> {
     let made = py.detach(|| function.call(values)).map_err(|error| {
         if !matches!(error, Error::Parse(_)) {
             return error.into();
         }
-        // The place is one in a text that nobody wrote: the text belongs to the sentence.
+        // The error location refers to a text that the caller did not write, so the message quotes that text.
         let text: Vec<String> = values.iter().map(Value::to_string).collect();
         refused(error.code(), format!("{error} of {function}({})", text.join(",")))
     })?;
@@ -218,7 +220,7 @@ pub(crate) fn at(py: Python<'_>, value: &Value, coordinate: &Bound<'_, PyTuple>)
     Ok(object(py, value.apply(&coordinate)?)?)
 }
 
-/// What an expression of the algebra evaluates to: `evaluate("composition((6,2):(8,2), (4,3):(3,1))")`.
+/// Evaluates an expression of the algebra: `evaluate("composition((6,2):(8,2), (4,3):(3,1))")`.
 #[pyfunction]
 #[pyo3(name = "evaluate")]
 fn evaluated(py: Python<'_>, #[pyo3(from_py_with = text)] expression: &str) -> Answer<Py<PyAny>> {
@@ -239,7 +241,7 @@ fn apply(
     call(py, function, &arguments(function, Vec::new(), &objects)?)
 }
 
-/// The functions of expressions: for each name its parameters and what it computes.
+/// The functions of expressions: for each name its parameters and a description.
 #[pyfunction]
 fn functions(py: Python<'_>) -> PyResult<Bound<'_, pyo3::types::PyDict>> {
     let all = pyo3::types::PyDict::new(py);

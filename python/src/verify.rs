@@ -1,4 +1,4 @@
-//! The validator: is a rule true of an op that is a function of Python?
+//! The verifier: checks the rule of an op that is a Python function.
 
 use std::cell::RefCell;
 
@@ -17,7 +17,7 @@ use crate::op::PyOp;
 use crate::sequences::{items, listed, listed_twice};
 use crate::texts::text;
 
-/// What the numbers of an input are, by a word.
+/// Parses the kind of numbers of an input.
 fn data(word: &str) -> Answer<Data> {
     let number = |name: &str| word.strip_prefix(name)?.strip_prefix(' ')?.parse::<usize>().ok();
     Ok(match word {
@@ -30,7 +30,7 @@ fn data(word: &str) -> Answer<Data> {
             (_, Some(ones)) if ones <= 100 => Data::Mask { ones },
             _ => {
                 let reason = format!(
-                    "data is {word:?}, and should be integers, distinct, real, positive, index N or mask PERCENT"
+                    "unknown data {word:?}; expected one of: integers, distinct, real, positive, index N, mask PERCENT"
                 );
                 return Err(refused("usage", reason));
             }
@@ -38,13 +38,13 @@ fn data(word: &str) -> Answer<Data> {
     })
 }
 
-/// An op to run, a function of arrays of f64, and what is known of it: `Verifier("relu", lambda x: np.maximum(x, 0))`.
+/// An op to run: a function of f64 arrays, and properties: `Verifier("relu", lambda x: np.maximum(x, 0))`.
 ///
-/// `data` says what the numbers of each input are: `integers`, `distinct`, `real`, `positive`, `index N` or `mask PERCENT`. With
-/// `places=True` the function gets two more arguments: for each input, and for each output, the indices of the whole along every dim
-/// of what a rank holds, or should make.
+/// `data` is the kind of numbers of each input: `integers`, `distinct`, `real`, `positive`, `index N` or
+/// `mask PERCENT`. With `places=True` the function gets two more arguments: for each input, and for each
+/// output, the global indices along every dim of the rank's shard.
 #[pyclass(frozen, name = "Verifier", module = "reshard")]
-#[allow(clippy::struct_excessive_bools, reason = "each says one thing of the op")]
+#[allow(clippy::struct_excessive_bools, reason = "each is a separate property of the op")]
 pub(crate) struct PyVerifier {
     name: String,
     kernel: Py<PyAny>,
@@ -59,14 +59,14 @@ pub(crate) struct PyVerifier {
     seed: u64,
 }
 
-/// What was looked at, and what was found besides: true strategies that follow from no declared one.
+/// The extent of a verification, and correct strategies that follow from no declared one.
 #[pyclass(frozen, get_all, name = "Verdict", module = "reshard")]
 pub(crate) struct PyVerdict {
-    /// How many runs of declared strategies were compared.
+    /// The number of runs of declared strategies that were compared.
     checks: usize,
-    /// True strategies that follow from no declared one.
+    /// Correct strategies that follow from no declared one.
     missing: Vec<String>,
-    /// How many combinations of inputs were searched, and of how many.
+    /// The number of combinations of inputs that were searched, and that of all.
     searched: (usize, usize),
 }
 
@@ -78,7 +78,7 @@ impl PyVerdict {
 }
 
 impl PyVerifier {
-    /// The function on what one rank holds.
+    /// Calls the function on the shards of one rank.
     fn run(&self, py: Python<'_>, local: &LocalView<'_>) -> Answer<Vec<Tensor>> {
         let array =
             |tensor: &&Tensor| arrays::of(py, DType::F64, &tensor.shape, bytemuck::cast_slice(&tensor.data));
@@ -110,13 +110,14 @@ impl PyVerifier {
         made.iter().map(read).collect()
     }
 
-    /// Asks the library with this function.
+    /// Calls the library with a verifier of this function.
     fn ask<T>(&self, py: Python<'_>, ask: impl FnOnce(&Verifier<'_>) -> Answer<T>) -> Answer<T> {
-        // What is no `Exception`, as a Ctrl-C, is not the op's: nothing runs after it, and it comes out.
+        // An error that is not an `Exception`, such as a Ctrl-C, is not a result of the op: skip later runs,
+        // and raise it.
         let ended: RefCell<Option<PyErr>> = RefCell::default();
         let run = |local: &LocalView<'_>| {
             if ended.borrow().is_some() {
-                return Err("is not run".to_owned());
+                return Err("not run".to_owned());
             }
             self.run(py, local).map_err(|failure| {
                 let error = PyErr::from(failure);
@@ -154,7 +155,7 @@ impl PyVerifier {
     }
 }
 
-/// Ops as the library has them.
+/// Reads one op or several.
 fn ops(ops: &Bound<'_, PyAny>) -> Answer<Vec<Op>> {
     if let Ok(op) = ops.cast::<PyOp>() {
         return Ok(vec![op.get().op.clone()]);
@@ -184,10 +185,7 @@ impl PyVerifier {
         data.iter().try_for_each(|word| self::data(word).map(|_| ()))?;
         let most = Verifier::MOST_SETS;
         if !(1..=most).contains(&sets) {
-            return Err(refused(
-                "usage",
-                format!("a strategy has to pass 1 to {most} data sets, not {sets}"),
-            ));
+            return Err(refused("usage", format!("`sets` must be 1 to {most}, not {sets}")));
         }
         Ok(PyVerifier {
             name,
@@ -208,8 +206,9 @@ impl PyVerifier {
         format!("<Verifier of {}>", self.name)
     }
 
-    /// Checks every declared strategy of these calls of one op, and searches for others; refused with the first that is wrong, naming ranks,
-    /// shapes and the first element that differs.
+    /// Checks every declared strategy of these calls of one op, and searches for others.
+    ///
+    /// The error for the first strategy that is wrong names ranks, shapes and the first element that differs.
     fn verify(&self, py: Python<'_>, ops: &Bound<'_, PyAny>) -> Answer<PyVerdict> {
         let ops = self::ops(ops)?;
         let verdict = self.ask(py, |verifier| Ok(verifier.verify(&ops)?))?;
@@ -220,7 +219,7 @@ impl PyVerifier {
         })
     }
 
-    /// The strategies of these calls that fail somewhere.
+    /// The strategies of these calls that fail on some input.
     fn failing(&self, py: Python<'_>, ops: &Bound<'_, PyAny>) -> Answer<Vec<String>> {
         let ops = self::ops(ops)?;
         let failing = self.ask(py, |verifier| Ok(verifier.failing(&ops)?))?;

@@ -60,13 +60,13 @@ by_notation! { PyView {
         PyLayout(self.0.layout().clone())
     }
 
-    /// One more than the greatest element: what the buffer must have.
+    /// One more than the greatest element: the required length of the buffer.
     #[getter]
     fn end(&self) -> usize {
         self.0.end()
     }
 
-    /// The elements as (start, stop), if they lie one behind the other: nothing has to be packed then.
+    /// The elements as (start, stop), if they are contiguous: no packing is needed then.
     #[getter]
     fn range(&self) -> Option<(usize, usize)> {
         self.0.range().map(|range| (range.start, range.end))

@@ -1,4 +1,4 @@
-//! What the tensors of a checkpoint are to be: placements for all, or by patterns of names.
+//! The target placements of a checkpoint's tensors: for all, or by patterns of names.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -9,7 +9,7 @@ use crate::failure::{Answer, refused};
 use crate::sequences::printed;
 use crate::texts::words;
 
-/// What tensors are to be: a sharding for all that have its dims, or by their names.
+/// The target shardings: one for all tensors that have its dims, or by name patterns.
 pub(crate) enum Wanted {
     All(String),
     ByName(Vec<(String, String)>),
@@ -23,7 +23,7 @@ impl Wanted {
         let Ok(rules) = object.cast::<PyDict>() else {
             return Err(refused(
                 "usage",
-                "what tensors are to be is placements such as 'S(0)', or a dict such as {'*.weight': 'S(0)', '*': 'R'}",
+                "expected placements such as 'S(0)', or a dict such as {'*.weight': 'S(0)', '*': 'R'}",
             ));
         };
         let text = |object: Bound<'_, PyAny>| -> PyResult<String> { printed(&object) };
@@ -57,7 +57,7 @@ impl Wanted {
                     let found = specs.iter().position(|spec| spec.placements(name).is_some());
                     let Some(rule) = found else {
                         let reason =
-                            format!("tensor `{name}`: no pattern matches it; a last pattern \"*\" would");
+                            format!("tensor `{name}`: no pattern matches it; add a last pattern \"*\"");
                         return Err(refused("spec", reason));
                     };
                     used[rule] = true;
@@ -70,7 +70,7 @@ impl Wanted {
                     Some(rule) => {
                         let pattern = &rules[rule].0;
                         let reason = format!(
-                            "the pattern `{pattern}` decides about no tensor: misspelled, or hidden behind an earlier one"
+                            "the pattern `{pattern}` selects no tensor; correct it, or put it before the patterns that match first"
                         );
                         Err(refused("spec", reason))
                     }

@@ -40,9 +40,10 @@ fn stored(dtype: DType) -> safetensors::Dtype {
     }
 }
 
-/// Whole tensors in one file, which appears whole or not at all: pairs of a name and an array.
+/// Writes whole tensors to one file, which appears whole or not at all, from pairs of a name and an array.
 ///
-/// The bytes of an array are copied before the next pair is made, so what makes arrays one at a time may use memory again.
+/// The bytes of an array are copied before the next pair is requested, so an iterator may make one array at a
+/// time.
 #[pyfunction]
 fn write_whole(
     py: Python<'_>,
@@ -57,7 +58,7 @@ fn write_whole(
         match all.entry(name) {
             Entry::Vacant(place) => drop(place.insert(tensor)),
             Entry::Occupied(other) => {
-                return Err(refused("input", format!("two tensors have the name {}", other.key())));
+                return Err(refused("input", format!("two tensors have the name `{}`", other.key())));
             }
         }
     }
@@ -74,7 +75,7 @@ fn write_whole(
     })
 }
 
-/// A name beside a file, that only this process has.
+/// A name in the folder of a file that only this process uses.
 fn beside(path: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());

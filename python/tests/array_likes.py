@@ -1,4 +1,4 @@
-"""Objects that are like arrays or sequences, and should not be taken for granted."""
+"""Objects that resemble arrays or sequences, and violate common assumptions about them."""
 
 import collections
 import itertools
@@ -17,7 +17,7 @@ class ByArray:
 
 
 class Endless(collections.UserList[Any]):
-    """A sequence that says it has few items, and has no end."""
+    """A sequence that reports a short length, and never ends."""
 
     def __len__(self) -> int:
         return 3

@@ -1,4 +1,4 @@
-"""The command line, asked from tests."""
+"""The command line, called from tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reshard._reshard import command_line
 
 
 def ask(*arguments: str) -> Any:
-    """The JSON that the command line answers; what it refuses is a dict with the sentence as `error`."""
+    """Returns the JSON output of the command line; for a failed call, a dict with the message as `error`."""
     status, out, err = command_line.run(["reshard", *arguments, "--json"])
     if status == 0:
         return json.loads(out)

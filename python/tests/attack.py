@@ -1,4 +1,4 @@
-"""Calls everything with anything: `python attack.py SEED CALLS NOTE`; what it is at is written into the file NOTE."""
+"""Calls everything with anything: `python attack.py SEED CALLS NOTE`; NOTE is a file for the current call."""
 
 import ast
 import builtins
@@ -20,16 +20,16 @@ import numpy as np
 import reshard
 import reshard.checkpoint
 
-# What a sentence for users does not have in it: the notation of Rust's own values.
+# Texts that must not be in an error for users: the debug notation of Rust's values.
 RUSTS = ("Some(", "Error {", "Err(", "Ok(", "called `", "unwrap", "panicked", "PyErr {", "PoisonError", "src/")
 
 
-# What Python and NumPy say by themselves, when an argument is compared, printed or called.
+# Errors that Python and NumPy raise themselves if an argument is compared, printed or called.
 PYTHONS = ("truth value", "planted", "integer string conversion", "repr()", "NumPy boolean", "not supported by signature")
 
 
 def fault(error: BaseException, known: bool = False) -> str | None:
-    """Why an exception is none that a user should see."""
+    """Returns the reason if an exception must not reach a user, or None."""
     name, text = type(error).__name__, str(error)
     if name in ("PanicException", "OverflowError", "SystemError", "AssertionError", "UnboundLocalError", "NameError", "AttributeError" if known else ""):
         return f"{name}: {text[:300]}"
@@ -45,7 +45,7 @@ def fault(error: BaseException, known: bool = False) -> str | None:
     return None
 
 
-# Its kind, name and annotation, and whether it is optional.
+# The kind, the name and the annotation of a parameter, and whether it is optional.
 Parameter = tuple[str, str, str, bool]
 
 
@@ -156,14 +156,14 @@ STEP = "mesh dp=2,tp=2\nx: f32[8,4] S(0),R\nw: f32[4,6] R,S(1)\ny = mm(x, w)\nz 
 
 
 def seeds() -> dict[str, list[Any]]:
-    """Objects of every class, from which others are made."""
+    """Returns objects of every class, from which others are made."""
     r = reshard
     mesh = r.Mesh("dp=2,tp=2")
     one, two = r.Sharding(mesh, (8, 6), "S(0),R"), r.Sharding(mesh, (8, 6), "P,S(1)")
     plan = r.plan(two, one, "f32")
     graph = r.Graph("dp=2,tp=2")
     graph.input("x", "f32", [8, 4], "S(0),R")
-    program = graph.elaborate()
+    program = graph.solve()
     trained = r.program("mesh dp=2,tp=2\nx: f32[8,4] S(0),R\nw: f32[4,6] R,S(1)\ny = mm(x, w)\nz = relu(y)\nloss = sum(z)\n")
     given = {"x": np.ones((8, 4), "f4"), "w": np.ones((4, 6), "f4")}
     schedules = [trained.compile(rank) for rank in range(4)]
@@ -176,11 +176,11 @@ def seeds() -> dict[str, list[Any]]:
     calls = plan.calls(0)
     made: list[Any] = [
         mesh, one, two, rows, cols, plan, plan.steps, plan.phases(0), [m[2] for m in plan.messages(0)], calls, plan.spmd(), plan.spmd().calls,
-        list(calls), graph, program, trained, schedules, trained.on_ranks(given), trained.report(), trained.report().moves, trained.items,
-        trained.values, r.Timeline(schedules), schedules[0].locals, schedules[0].calls, trained.trace(0), op, r.Op("softmax", [(8, 6)], dim=1),
-        r.Op("relu", [(8, 6)]), r.open_checkpoint(path), r.open_checkpoint(path).tensors, r.open_checkpoint(path).verify(), r.Key(1), r.Rates.h100(),
-        r.Topology.h100(), r.Table(), r.Propagator(), r.Elaborator(), r.propagate(op, [rows, cols]), r.Operand("f32", rows), r.Planner(),
-        r.Type(mesh, (8, 6), "S(0),R"), r.View(0, [(4, 1)]), r.Offers([("x", [0, 1])]), r.GroupPattern("2:1"), r.ProcessGroup([0, 1]), mesh.groups("dp"),
+        list(calls), graph, program, trained, schedules, trained.on_ranks(given), trained.report(), trained.report().redistributions, trained.statements,
+        trained.values, r.Timeline(schedules), schedules[0].buffers, schedules[0].calls, trained.trace(0), op, r.Op("softmax", [(8, 6)], dim=1),
+        r.Op("relu", [(8, 6)]), r.open_checkpoint(path), r.open_checkpoint(path).tensors, r.open_checkpoint(path).verify(), r.Key(1), r.ComputeRates.h100(),
+        r.Topology.h100(), r.OpTable(), r.Propagator(), r.ShardingSolver(), r.propagate(op, [rows, cols]), r.Operand("f32", rows), r.Planner(),
+        r.ShardingType(mesh, (8, 6), "S(0),R"), r.View(0, [(4, 1)]), r.FrameworkGroups([("x", [0, 1])]), r.GroupPattern("2:1"), r.ProcessGroup([0, 1]), mesh.groups("dp"),
         r.GroupRegistry(mesh), r.Recipe("fsdp") if "fsdp" in r.Recipe.kinds() else r.Recipe(next(iter(r.Recipe.kinds()))), r.S(0), r.SS(0, 2), r.P("sum"),
         r.Counts([[1, 2], [3, 4]]), one.region(0), r.Swizzle(2, 0, 3), r.DType("f32"), one.digits, r.Layout("(4,2):(1,4)"),
         r.Verifier("f", lambda x: x), r.Planner().explain(two, one),
@@ -207,7 +207,7 @@ class Attack:
         return self.random.choice([0, 0, 1, 1, 2, 3, 4, 6, 8, 16])
 
     def valid(self, annotation: str, name: str) -> Any:
-        """A value that the stub's annotation of a parameter allows, mostly."""
+        """Returns a value that usually fits the stub's annotation of a parameter."""
         choice = self.random.choice
         for word in ("Sequence[Sequence", "_Sequence[_Sizes]"):
             if word in annotation:
@@ -261,7 +261,7 @@ class Attack:
         return choice([0, "x", None, (2, 2)])
 
     def mutated(self, text: str) -> str:
-        """A text as it is, or with one character or part of it exchanged."""
+        """Returns a text unchanged, or with one character or a part of it replaced."""
         if self.random.random() < 0.5 or not text:
             return text
         at = self.random.randrange(len(text))
@@ -275,7 +275,7 @@ class Attack:
             return self.random.choice(self.pool[self.random.choice(sorted(self.pool))])
         made = self.random.choice(GARBAGE)
         if made is doubled and ("_Array" in annotation or "Any" in annotation):
-            made = itself  # NumPy takes the age of the universe for the other
+            made = itself  # NumPy would not finish with the other one
         return made()
 
     def one(self) -> None:
@@ -301,13 +301,13 @@ class Attack:
             self.call(target, name, arguments, named)
 
     def target(self, owner: Any) -> Any:
-        """An object of a class, where it is given by its name; None where there is none."""
+        """Returns an object of a class that is given by its name; None if there is none."""
         if isinstance(owner, str):
             return self.random.choice(self.pool[owner]) if owner in self.pool else None
         return owner
 
     def with_wrong(self, owner: Any, name: str, parameters: list[Parameter], at: int | None, wrong: Any, more: dict[str, Any] | None = None) -> None:
-        """One call with all arguments right, but one."""
+        """Makes one call with valid arguments, except for one."""
         arguments, named = [], dict(more or {})
         for index, (kind, parameter, annotation, _) in enumerate(parameters):
             if kind == "double":
@@ -335,7 +335,7 @@ class Attack:
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
-            # Whether an array is equal to something is NumPy's own.
+            # NumPy itself compares arrays, and may run out of memory.
             why = None if name == "eq" and isinstance(error, MemoryError) else fault(error)
             if why:
                 self.faults.append(f"{said}\n    {why}")
@@ -356,7 +356,7 @@ class Attack:
 
 
 def operate(target: Any, name: str, arguments: list[Any], named: dict[str, Any]) -> Any:
-    """A call, or a protocol of Python on an object."""
+    """Makes a call, or uses a protocol of Python on an object."""
     match name:
         case "repr":
             return eval(repr(target), vars(reshard.checkpoint) | vars(reshard)) if repr(target)[0] != "<" else None
@@ -399,7 +399,7 @@ def parameters(function: ast.FunctionDef, method: bool) -> list[Parameter]:
 
 
 def targets() -> list[tuple[Any, str, list[Parameter]]]:
-    """Every callable that the stubs name, as (owner, name, parameters); a class by its name is any object of it."""
+    """Returns every callable of the stubs as (owner, name, parameters); the owner may be a class's name."""
     found: list[tuple[Any, str, list[Parameter]]] = []
     native = sys.modules["reshard._reshard"]
     stub = pathlib.Path(reshard.__file__).parent / "_reshard.pyi"
@@ -423,7 +423,7 @@ def targets() -> list[tuple[Any, str, list[Parameter]]]:
             else:
                 found.append((node.name, member.name, parameters(member, True)))
     for module in (reshard, reshard.checkpoint):
-        for name in dir(module) if module is reshard.checkpoint else ("trace", "program", "gradient", "local", "pin", "moved", "strategy", "no_grad"):
+        for name in dir(module) if module is reshard.checkpoint else ("trace", "program", "gradient", "shard_map", "constrain", "redistribute", "strategy", "no_grad"):
             function = getattr(module, name)
             if name.startswith("_") or not inspect.isfunction(function):
                 continue

@@ -1,7 +1,7 @@
 """Memory of every kind against every function that takes memory: `python attack_buffers.py SEED ROUNDS NOTE [with_torch]`.
 
-Each call either is refused, or reads the array's own bytes: what a file or a tensor has of it is compared. What it is at is written into the
-file NOTE, as memory that is not there ends the process.
+Each call either is rejected or reads the array's own bytes: files and tensors that it fills are compared with
+them. The current call is written into the file NOTE, since an access to missing memory ends the process.
 """
 
 import array
@@ -28,7 +28,7 @@ Make = Callable[[np.ndarray[Any, Any]], Any]
 
 
 class Interface:
-    """An array by `__array_interface__`, whose memory is its own."""
+    """An array by `__array_interface__` over memory that it owns."""
 
     def __init__(self, whole: Any, **changed: Any) -> None:
         self.inner = whole.copy()
@@ -89,7 +89,7 @@ def masked(whole: Any) -> Any:
 
 
 def stretched(of: Any, whole: Any) -> Any:
-    """An array over a buffer, of more elements than the buffer has bytes."""
+    """Returns an array over a buffer with more elements than the buffer has bytes."""
     seen = np.frombuffer(of, whole.dtype)
     return np.lib.stride_tricks.as_strided(seen, (*whole.shape[:-1], 1 << 20), (*whole.strides[:-1], whole.itemsize))
 
@@ -186,7 +186,7 @@ BUFFERS: dict[str, Make] = {
     "dict": lambda w: {"a": w},
     "class": lambda w: np.ndarray,
 }
-"""By its name, what makes it of an array of NumPy."""
+"""The functions that make each kind of memory from an array of NumPy, by name."""
 
 
 def torch_buffers() -> dict[str, Make]:
@@ -245,7 +245,7 @@ def torch_buffers() -> dict[str, Make]:
 
 
 class OnDemand(Mapping[str, Any]):
-    """A mapping that makes its arrays in one memory."""
+    """A mapping that makes all of its arrays in the same memory."""
 
     def __init__(self, make: Make, whole: Any) -> None:
         self.make, self.whole = make, whole
@@ -261,13 +261,13 @@ class OnDemand(Mapping[str, Any]):
 
 
 def takers(folder: pathlib.Path, whole: Any) -> dict[str, Callable[[Any], Any]]:
-    """Every function that takes memory. Those that answer give back bytes of what they have read."""
+    """Returns every function that takes memory; most return the bytes that they have read."""
     dtype, shape = reshard.DType(whole.dtype), whole.shape
     one, two = reshard.Sharding("x=1", shape, "R"), reshard.Sharding("x=2", shape, "S(0)" if shape else "R")
     plan = reshard.plan(one, one, dtype)
     path = folder / "w.safetensors"
     extents = ",".join(map(str, shape))
-    # Types that multiply are what programs take; the others are copied.
+    # Programs take the types that multiply; the others are copied.
     program = reshard.Program(f"mesh x=1\nx: {dtype}[{extents}] R\ny: R = clone(x)\n")
 
     def saved(given: Any) -> bytes:
@@ -275,7 +275,7 @@ def takers(folder: pathlib.Path, whole: Any) -> dict[str, Callable[[Any], Any]]:
         return np.asarray(reshard.open_checkpoint(path).read("w")).tobytes()
 
     def written(given: Any) -> None:
-        writer = reshard.checkpoint.Writer.begin(folder / "ranks", "x=1", {"w": (dtype, one)}, force=True)
+        writer = reshard.checkpoint.CheckpointWriter.begin(folder / "ranks", "x=1", {"w": (dtype, one)}, force=True)
         writer.save(0, {"w": given})
 
     return {
@@ -283,9 +283,9 @@ def takers(folder: pathlib.Path, whole: Any) -> dict[str, Callable[[Any], Any]]:
         "save, sharded": lambda given: reshard.save(folder / "sharded", {"w": given}, "R", mesh="x=2", force=True),
         "save, on demand": lambda given: reshard.save(path, OnDemand(lambda _: given, whole), force=True),
         "Writer.save": written,
-        "Sharding.scatter": lambda given: two.scatter(given),
-        "Sharding.scatter, a rank": lambda given: two.scatter(given, 1, dtype=dtype),
-        "Sharding.meaning": lambda given: np.asarray(one.meaning([given], dtype=dtype)).tobytes(),
+        "Sharding.shard_all": lambda given: two.shard_all(given),
+        "Sharding.shard_all, a rank": lambda given: two.shard_all(given, 1, dtype=dtype),
+        "Sharding.assemble": lambda given: np.asarray(one.assemble([given], dtype=dtype)).tobytes(),
         "Plan.run": lambda given: plan.run([given]),
         "Plan.run into": lambda given: plan.run([whole], out=[given]),
         "Plan.run onto itself": lambda given: plan.run([given], out=[given]),
@@ -300,7 +300,7 @@ def takers(folder: pathlib.Path, whole: Any) -> dict[str, Callable[[Any], Any]]:
 
 
 def torch_takers(whole: Any) -> dict[str, Callable[[Any], Any]]:
-    """Every function of `reshard.torch` that takes a tensor; one that answers gives back its bytes."""
+    """Returns every function of `reshard.torch` that takes a tensor; most return the bytes they read."""
     import torch
     from reshard.torch import Groups, Runner, redistribute, redistribute_local, redistribute_state
     from reshard.torch.run import cut
@@ -320,7 +320,7 @@ def torch_takers(whole: Any) -> dict[str, Callable[[Any], Any]]:
         return bytes(made.detach().contiguous().resolve_neg().view(-1).view(torch.uint8).numpy().tobytes())
 
     def own(given: Any) -> Any:
-        """What is moved by the functions of its class, whatever they do."""
+        """Rejects a tensor whose class has custom functions, since they could transfer anything."""
         if isinstance(given, torch.Tensor) and "__torch_dispatch__" in vars(type(given)):
             raise TypeError("a class of tensors with functions of its own")
         return given
@@ -345,7 +345,7 @@ def torch_takers(whole: Any) -> dict[str, Callable[[Any], Any]]:
 
 
 def state_takers(folder: pathlib.Path) -> dict[str, Callable[[Any], Any]]:
-    """Functions that take nested states."""
+    """Returns functions that take nested states."""
     from reshard.torch import load, redistribute_state, save
 
     path = folder / "state.safetensors"
@@ -360,7 +360,7 @@ def state_takers(folder: pathlib.Path) -> dict[str, Callable[[Any], Any]]:
 
 
 def why_wrong(error: BaseException) -> str | None:
-    """Why an exception is none that a user should see."""
+    """Returns the reason if an exception must not reach a user, or None."""
     if "planted" in str(error):
         return None
     if not isinstance(error, (reshard.ReshardError, reshard.EngineError, TypeError)):
@@ -371,7 +371,7 @@ def why_wrong(error: BaseException) -> str | None:
 
 
 def value_of(given: Any) -> bytes | None:
-    """The bytes of the elements of a tensor that has some."""
+    """Returns the bytes of the elements of a tensor, or None if it has none."""
     import torch
 
     try:
@@ -386,7 +386,7 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with_torch = sys.argv[4:] == ["with_torch"]
     if not with_torch:
-        # PyTorch maps more than that.
+        # PyTorch maps more memory than that.
         resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
     warnings.simplefilter("ignore")
     draw = random.Random(seed)
@@ -423,12 +423,12 @@ def main() -> int:
                     try:
                         given = make(whole)
                         right = np.asarray(make(whole)).tobytes() if isinstance(given, np.ndarray) and given.nbytes < 1 << 20 else None
-                        # What is read of a tensor is what PyTorch says that it holds.
+                        # A tensor has to be read as the value that PyTorch reports for it.
                         right = value_of(given) if with_torch and right is None else right
                     except (RuntimeError, ValueError, TypeError, KeyError):
-                        continue  # There is no such memory of these elements.
+                        continue  # This kind of memory does not exist for these elements.
                     if kind == "bf16":
-                        right = None  # A function may make other elements, which are converted.
+                        right = None  # A function may convert the elements.
                     if kind.startswith("past"):
                         right = b"none of it"
                     if kind in ("swapped bytes", "past its end", "before its start"):
@@ -445,7 +445,7 @@ def main() -> int:
 
 
 def nested_state(draw: random.Random, buffers: Mapping[str, Make], depth: int = 0) -> Any:
-    """A state of dicts, lists and tuples, with anything in them."""
+    """Returns a state of dicts, lists and tuples with arbitrary contents."""
     whole = np.ones((2, 3), "f4")
     kinds = ["dict", "dict", "list", "tuple", "tensor", "tensor", "buffer", "garbage", "itself"]
     match draw.choice(kinds if 0 < depth < 4 else ["dict", "dict", "garbage"] if depth == 0 else ["tensor"]):

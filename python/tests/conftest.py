@@ -1,4 +1,4 @@
-"""What all tests share: which examples are drawn, and that one which takes longer than a second is no failure."""
+"""The set-up of all tests: a fixed choice of examples, and no deadline for slow ones."""
 
 import importlib.util
 import os
@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-# Tests of what is used within a framework need it: scripts/check_torch.sh and scripts/check_jax.sh run them where it is.
+# Tests with a framework need it; scripts/check_torch.sh and scripts/check_jax.sh run them where it is
+# installed.
 FRAMEWORKS = {"with_torch": "torch", "with_jax": "jaxlib"}
 collect_ignore = [folder for folder, package in FRAMEWORKS.items() if not importlib.util.find_spec(package)]
 
-# The same examples every time, so that a test which passed fails for what was changed and not for what was drawn. Others are asked for:
-# `RESHARD_SEED` is `random`, or a number that draws the same again.
+# The examples are the same in every run, so that a failure is caused by a change and not by another draw.
+# `RESHARD_SEED` selects others: it is `random`, or a number that repeats a draw.
 SEED = os.environ.get("RESHARD_SEED", "")
 settings.register_profile("reshard", derandomize=True, database=None, deadline=None, print_blob=True, max_examples=60)
 settings.register_profile("drawn", settings.get_profile("reshard"), derandomize=False)
@@ -22,12 +23,12 @@ settings.load_profile("drawn" if SEED else "reshard")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Gives the seed to Hypothesis, whose option it is."""
+    """Passes the seed to Hypothesis as its option."""
     if SEED and config.getoption("--hypothesis-seed") is None:
         config.option.hypothesis_seed = str(random.SystemRandom().getrandbits(32)) if SEED == "random" else SEED
 
 
 def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:
-    """How the same is drawn again, where something failed."""
+    """Prints how to repeat the draw of a failed run."""
     if SEED and exitstatus != 0:
         terminalreporter.write_line(f"again: RESHARD_SEED={config.getoption('--hypothesis-seed')}")

@@ -1,4 +1,4 @@
-"""The examples of a page: they run, and print what the page says."""
+"""The examples of a page: they run, and print the page's output."""
 
 import contextlib
 import io
@@ -11,7 +11,7 @@ BLOCK = re.compile(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", re.DOTALL
 
 
 def assert_examples(name: str) -> None:
-    """Runs every example of a page of the repository, in order; with RESHARD_WRITE what they print is written into it."""
+    """Runs every example of a page of the repository, in order; RESHARD_WRITE updates the page's output."""
     page = (ROOT / name).read_text()
     names: dict[str, object] = {"__name__": "__main__"}
 

@@ -1,4 +1,4 @@
-"""Runs a notebook without a head: every cell must run, and what values draw must be there and be short.
+"""Runs a notebook without a browser: every cell must run, and the drawings must exist and be short.
 
     python run_notebook.py NOTEBOOK
 """
@@ -12,7 +12,7 @@ MOST_BYTES = 65_536
 
 
 def main(path: str) -> None:
-    """Executes the notebook and looks at its drawings."""
+    """Executes the notebook and checks its drawings."""
     notebook = nbformat.read(path, as_version=4)
     nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
     drawn = 0

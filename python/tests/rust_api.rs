@@ -1,7 +1,8 @@
-//! The public items of the library, listed: what the Python package has to have, or to say why not.
+//! The list of the library's public items, which the Python package provides or excludes with a reason.
 //!
-//! `python/rust_api.txt` is that list, a path a line; `tests/test_names.py` holds it against the package. A change of the
-//! library's public items is a change of the list: `RESHARD_WRITE=1 cargo test -p reshard-python` writes it.
+//! `python/rust_api.txt` is that list, with one path per line; `tests/test_names.py` compares it with the
+//! package. A change of the library's public items changes the list:
+//! `RESHARD_WRITE=1 cargo test -p reshard-python` writes it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use syn::{ImplItem, Item, UseTree, Visibility};
 
-/// The crates whose items a user of the package meets, and where their sources are.
+/// The crates with items for users of the package, and the folders of their sources.
 const CRATES: [(&str, &str); 10] = [
     ("layout", "layout"),
     ("sharding", "sharding"),
@@ -34,7 +35,7 @@ fn is_public(visibility: &Visibility) -> bool {
     matches!(visibility, Visibility::Public(_))
 }
 
-/// What a `pub use` ends in: the names under which it makes things visible.
+/// Collects the names that a `pub use` makes visible.
 fn names(tree: &UseTree, into: &mut BTreeSet<String>) {
     match tree {
         UseTree::Path(path) => names(&path.tree, into),
@@ -53,7 +54,7 @@ fn names(tree: &UseTree, into: &mut BTreeSet<String>) {
     }
 }
 
-/// The items of one crate: what is visible from its root, and the public functions of its types.
+/// The items of one crate: those visible from its root, and the public functions of its types.
 #[derive(Default)]
 struct Listing {
     visible: BTreeSet<String>,
@@ -119,7 +120,7 @@ impl Listing {
         self.visible.insert(name.to_string());
     }
 
-    /// The paths: `Type`, `Type::method` and `function`.
+    /// The paths: `ShardingType`, `ShardingType::method` and `function`.
     fn paths(&self) -> Vec<String> {
         let types = self.visible.iter().filter(|name| !self.functions.contains(*name)).cloned();
         let methods = self.methods.iter().filter(|(of, _)| self.visible.contains(of));

@@ -1,4 +1,4 @@
-"""The package and the command line answer alike: 2,000 lines of plans and of shardings, as JSON."""
+"""The package and the command line give equal answers: 2,000 lines of plans and of shardings, as JSON."""
 
 import json
 import random
@@ -13,7 +13,7 @@ WORDS = ["R", "S(0)", "S(1)", "S(2)", "P", "SS(0,2)", "Z(1)"]
 
 
 def questions(count: int) -> list[tuple[str, list[int], str, str]]:
-    """Meshes, shapes and two lists of placements, some of them wrong."""
+    """Returns meshes, shapes and two lists of placements, some of them invalid."""
     drawn = random.Random(5)
     made = []
     for _ in range(count):
@@ -24,7 +24,7 @@ def questions(count: int) -> list[tuple[str, list[int], str, str]]:
 
 
 def command_line(subcommand: str, lines: list[dict[str, object]]) -> list[dict[str, object]]:
-    """The answers of one process to many lines."""
+    """Returns the answers of one process to many lines."""
     text = "".join(json.dumps(line) + "\n" for line in lines)
     done = subprocess.run(
         [sys.executable, "-P", "-m", "reshard", subcommand, "--batch"], input=text, capture_output=True, text=True, timeout=300

@@ -1,4 +1,4 @@
-"""Arrays of any library, lent without a copy; what cannot be lent is refused in one sentence."""
+"""Arrays of any library, lent without a copy; arrays that cannot be lent are rejected with one message."""
 
 import array
 import collections
@@ -23,11 +23,11 @@ WHOLE = np.arange(24, dtype=np.float32).reshape(4, 6)
 
 
 def shards() -> list[Any]:
-    return FROM.scatter(WHOLE)  # type: ignore[no-any-return]
+    return FROM.shard_all(WHOLE)  # type: ignore[no-any-return]
 
 
 def refused(kind: str, given: Any, **options: Any) -> str:
-    with pytest.raises(reshard.Mismatch) as mismatch:
+    with pytest.raises(reshard.PlanMismatch) as mismatch:
         PLAN.run(given, **options)
     assert mismatch.value.kind == kind
     assert "\n" not in str(mismatch.value)
@@ -35,7 +35,7 @@ def refused(kind: str, given: Any, **options: Any) -> str:
 
 
 def right(out: Any) -> None:
-    np.testing.assert_array_equal(TO.meaning([np.asarray(shard).view(np.float32).reshape(4, 3) for shard in out]), WHOLE)
+    np.testing.assert_array_equal(TO.assemble([np.asarray(shard).view(np.float32).reshape(4, 3) for shard in out]), WHOLE)
 
 
 def test_buffers_of_the_standard_library() -> None:
@@ -85,17 +85,17 @@ def test_torch_tensors() -> None:
     torch = pytest.importorskip("torch")
     for dtype, name in [(torch.float32, "f32"), (torch.bfloat16, "bf16"), (torch.int64, "i64"), (torch.bool, "bool")]:
         whole = torch.arange(24).reshape(4, 6).to(dtype)
-        out = reshard.plan(FROM, TO, name).run(FROM.scatter(whole))
+        out = reshard.plan(FROM, TO, name).run(FROM.shard_all(whole))
         assert all(shard.dtype == dtype for shard in out)
-        assert torch.equal(TO.meaning(out), whole)
+        assert torch.equal(TO.assemble(out), whole)
         targets = [torch.zeros(4, 3, dtype=dtype) for _ in range(2)]
-        reshard.plan(FROM, TO, name).run(FROM.scatter(whole), out=targets)
-        assert torch.equal(TO.meaning(targets), whole)
-        with pytest.raises(reshard.Mismatch, match="share memory"):
+        reshard.plan(FROM, TO, name).run(FROM.shard_all(whole), out=targets)
+        assert torch.equal(TO.assemble(targets), whole)
+        with pytest.raises(reshard.PlanMismatch, match="share memory"):
             reshard.plan(TO, TO, name).run(targets, out=targets)
-    with pytest.raises(reshard.Mismatch, match="strides"):
+    with pytest.raises(reshard.PlanMismatch, match="strides"):
         PLAN.run([torch.ones(6, 2).T, torch.ones(2, 6)])
-    with pytest.raises(reshard.Mismatch, match="device"):
+    with pytest.raises(reshard.PlanMismatch, match="device"):
         PLAN.run([torch.ones(2, 6, device="meta")] * 2)
 
 
@@ -156,14 +156,14 @@ def test_memory_that_is_not_the_value_is_refused(tmp_path: pathlib.Path) -> None
     program = reshard.Program("mesh x=1\nx: f32[2,6] R\ny: R = relu(x)\n")
     one = Sharding("x=1", (2, 6), "R")
     plan, rows = reshard.plan(one, one), Sharding("x=2", (2, 6), "S(0)")
-    writer = reshard.checkpoint.Writer.begin(tmp_path / "w", "x=1", {"w": ("f32", one)})
+    writer = reshard.checkpoint.CheckpointWriter.begin(tmp_path / "w", "x=1", {"w": ("f32", one)})
     whole = np.zeros((2, 6), np.float32)
     takers: list[Callable[[Any], Any]] = [
         lambda given: reshard.save(tmp_path / "w.safetensors", {"w": given}),
         lambda given: reshard.save(tmp_path / "f", {"w": given}, "R", mesh="x=1"),
         lambda given: writer.save(0, {"w": given}),
-        lambda given: rows.scatter(given),
-        lambda given: one.meaning([given]),
+        lambda given: rows.shard_all(given),
+        lambda given: one.assemble([given]),
         lambda given: plan.run([given]),
         lambda given: plan.run([whole], out=[given]),
         lambda given: program.on_ranks({"x": given}),
@@ -182,14 +182,14 @@ def test_memory_that_is_not_the_value_is_refused(tmp_path: pathlib.Path) -> None
             assert error.value.kind == kind, (number, error.value)
     for number, taker in enumerate(takers[:7]):
         for wrong in (whole.tolist(), None, "text", 3, {"a": 1}, object()):
-            with pytest.raises(reshard.Mismatch) as mismatch:
+            with pytest.raises(reshard.PlanMismatch) as mismatch:
                 taker(wrong)
             assert mismatch.value.kind == "buffer", (number, wrong)
             assert type(wrong).__name__ in str(mismatch.value)
 
 
 def test_owners_of_memory_are_held() -> None:
-    """What lends memory may be forgotten while it is lent."""
+    """The owner of lent memory stays alive after the caller has dropped it."""
 
     class Owner:
         def __init__(self) -> None:
@@ -244,7 +244,7 @@ def test_arrays_that_are_made_on_demand_are_saved_each(tmp_path: pathlib.Path) -
         def items(self) -> Any:
             return [("a", np.zeros(1)), ("a", np.ones(1))]
 
-    with pytest.raises(reshard.ReshardError, match="two tensors have the name a"):
+    with pytest.raises(reshard.ReshardError, match="two tensors have the name `a`"):
         reshard.save(tmp_path / "t.safetensors", Twice())
     with pytest.raises(TypeError, match="mapping"):
         reshard.save(tmp_path / "t.safetensors", [np.zeros(1)])  # type: ignore[arg-type]
@@ -267,7 +267,7 @@ def test_targets_that_share_memory_are_refused() -> None:
     refused("aliasing", given, out=[one, one])
     memory = np.zeros(48, np.float32)
     refused("aliasing", [memory[0:12].reshape(2, 6), memory[12:24].reshape(2, 6)], out=[memory[23:35].reshape(4, 3), memory[36:48].reshape(4, 3)])
-    # Beside each other is apart; sources may be one.
+    # Adjacent outputs do not overlap; sources may share memory.
     out = PLAN.run([memory[0:12].reshape(2, 6)] * 2, out=[memory[12:24].reshape(4, 3), memory[24:36].reshape(4, 3)])
     assert len(out) == 2
 
@@ -281,7 +281,7 @@ def test_memory_is_held_for_the_call_alone() -> None:
 
 def test_tensors_of_nothing_and_of_one() -> None:
     empty = Sharding("x=2", (0, 3), "S(0)")
-    out = reshard.plan(empty, Sharding("x=2", (0, 3), "R")).run(empty.scatter(np.zeros((0, 3), np.float32)))
+    out = reshard.plan(empty, Sharding("x=2", (0, 3), "R")).run(empty.shard_all(np.zeros((0, 3), np.float32)))
     assert [shard.shape for shard in out] == [(0, 3), (0, 3)]
     one = Sharding("x=2", (), "P")
     (total, again) = reshard.plan(one, Sharding("x=2", (), "R")).run([np.float32(3), np.array(4, np.float32)])
@@ -312,7 +312,7 @@ def test_any_sequence_of_numbers_is_read() -> None:
             [ByArray(row) for row in array], [memoryview(row) for row in array], collections.deque(array),
         ):  # fmt: skip
             if number < 2 and isinstance(given, (list, tuple)) or number == 3 and isinstance(given, tuple):
-                continue  # They are the operands of an op, the shards of ranks, and several results.
+                continue  # Here the sequence is the op's operands, the ranks' shards, or several results.
             assert np.array_equal(np.asarray(taker(given)).reshape(2, 3), want), (number, given)
     assert reshard.ops.relu(range(-2, 3)).tolist() == [0, 0, 0, 1, 2]
     for wide in (range(3, -4, -2), range(2**62, 2**62 + 2), range(-(2**63), -(2**63) + 3, 2), range(2**64 - 2, 2**64), range(0), range(5, 5)):
@@ -348,7 +348,7 @@ def test_masks_and_memory_within_sequences_are_seen() -> None:
 
 
 def test_arrays_end_where_what_they_hold_does(tmp_path: pathlib.Path) -> None:
-    """An array over memory of any owner is read as far as that goes, and no further."""
+    """An array over memory of any owner is read up to its end, and no further."""
     data = np.arange(16, dtype=np.uint8)
     mapped = mmap.mmap(-1, 16)
     mapped[:] = data.tobytes()

@@ -1,4 +1,4 @@
-"""A plan as a framework's calls: carried out by their meaning, they are what the plan does."""
+"""A plan as a framework's calls: an interpreter of the calls gives the result of the plan."""
 
 import numpy as np
 import pytest
@@ -6,16 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reshard
-from reshard import Mesh, Offers, RankCalls, ReshardError, Sharding, View, plan
+from reshard import Mesh, FrameworkGroups, RankCalls, ReshardError, Sharding, View, plan
 from values import round_trips
 
 PLACED = ["S(0),S(1)", "S(1),S(0)", "S(0),R", "R,S(1)", "S(0),S(0)", "R,R", "P,S(0)", "P,P", "SS(0,2),R"]
 
 
 def shards(sharding: Sharding, dtype: str = "float32") -> list[np.ndarray]:
-    """Shards of a tensor of different numbers."""
+    """Returns the shards of a tensor of distinct numbers."""
     whole = np.arange(np.prod(sharding.shape), dtype=dtype).reshape(sharding.shape)
-    return list(sharding.scatter(whole))
+    return list(sharding.shard_all(whole))
 
 
 @given(st.sampled_from(PLACED), st.sampled_from(PLACED), st.sampled_from([(8, 4), (7, 5)]), st.sampled_from(["none", "axes", "world"]))
@@ -31,7 +31,7 @@ def test_calls_are_what_the_plan_does(before: str, after: str, shape: tuple[int,
         "axes": [("dp", [0, 2]), ("dp", [1, 3]), ("tp", [0, 1]), ("tp", [2, 3])],
         "world": [("world", [0, 1, 2, 3])],
     }
-    offers = Offers(groups[offered])
+    offers = FrameworkGroups(groups[offered])
     sources = shards(made.from_)
     calls = [made.calls(rank, offers) for rank in range(4)]
     for of_rank in calls:
@@ -48,7 +48,7 @@ def test_one_program_is_every_ranks_calls() -> None:
     made = plan(Sharding(mesh, (64, 32), "S(0),S(1)"), Sharding(mesh, (64, 32), "S(1),S(0)"), "f32")
     program = made.spmd()
     assert program.ranks == list(range(8)) and program == made.spmd()
-    assert all(len(call.packs) == len(call.lands) == 8 for call in program.calls)
+    assert all(len(call.source_offsets) == len(call.arrival_order) == 8 for call in program.calls)
     sources = shards(made.from_)
     targets = RankCalls.interpret([program.at(rank) for rank in range(8)], [source.tobytes() for source in sources])
     assert [bytes(target) for target in targets] == [expected.tobytes() for expected in made.run(sources)]
@@ -58,12 +58,12 @@ def test_what_is_not_alike_is_refused() -> None:
     made = plan(Sharding("x=2", (5,), "S(0)"), Sharding("x=2", (5,), "R"), "f32")
     with pytest.raises(ReshardError) as refused:
         made.spmd()
-    assert refused.value.kind == "not_alike", refused.value.kind
-    with pytest.raises(ReshardError, match="stands in it twice"):
-        Offers([("tp", [0, 1, 0])])
-    with pytest.raises(ReshardError, match="stands in it twice"):
+    assert refused.value.kind == "plan_mismatch", refused.value.kind
+    with pytest.raises(ReshardError, match="is listed twice"):
+        FrameworkGroups([("tp", [0, 1, 0])])
+    with pytest.raises(ReshardError, match="is listed twice"):
         made.calls(0, {"tp": [0, 1, 0]})
-    assert str(made.calls(0, {"x": [0, 1]})) == str(made.calls(0, Offers({"x": [0, 1]})))
+    assert str(made.calls(0, {"x": [0, 1]})) == str(made.calls(0, FrameworkGroups({"x": [0, 1]})))
     with pytest.raises(ReshardError):
         made.calls(7)
     with pytest.raises(IndexError):
@@ -80,6 +80,6 @@ def test_views_are_values() -> None:
     strided = np.lib.stride_tricks.as_strided(buffer[view.offset :], view.shape, [s * buffer.itemsize for s in view.strides])
     assert strided.reshape(-1).tolist() == view.elements() == [3, 4, 5, 6, 11, 12, 13, 14]
     assert view.range is None and View("3+(8:1)").range == (3, 11) and view.end == 15
-    assert repr(Offers([("tp", [0, 1])])) == 'Offers([("tp", [0, 1])])'
-    assert Offers({"tp": [1, 0]}) == Offers([("tp", [1, 0])])
-    round_trips(Offers({"tp": [1, 0]}))
+    assert repr(FrameworkGroups([("tp", [0, 1])])) == 'FrameworkGroups([("tp", [0, 1])])'
+    assert FrameworkGroups({"tp": [1, 0]}) == FrameworkGroups([("tp", [1, 0])])
+    round_trips(FrameworkGroups({"tp": [1, 0]}))

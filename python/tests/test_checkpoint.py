@@ -1,4 +1,4 @@
-"""Checkpoints: written and read back at 1, 3 and 8 ranks, and the answers of the command line."""
+"""Checkpoints: written and verified by reading at 1, 3 and 8 ranks, and the answers of the command line."""
 
 from pathlib import Path
 
@@ -37,13 +37,13 @@ def same(a, b):
 
 
 def held(array, sharding, rank):
-    """What a rank holds, by numbers of elements: of whatever sharding."""
+    """Returns a rank's shard under any sharding, by the indices of its elements."""
     numbers = np.arange(array.size, dtype="u8").reshape(array.shape)
     return array.reshape(-1)[shard_of(numbers, sharding, rank)].reshape(sharding.local_shape(rank))
 
 
 def shard_of(numbers, sharding, rank):
-    """Plain chunks along every axis of the mesh in turn, by hand."""
+    """Returns plain chunks along every axis of the mesh in turn, by hand."""
     sizes = list(sharding.mesh.axes.values())
     for placement, size, at in zip(str(sharding).split(","), sizes, np.unravel_index(rank, sizes), strict=True):
         if placement != "R":
@@ -81,7 +81,7 @@ def test_headers_are_those_of_the_command_line(whole):
     answer = ask("inspect", str(whole))
     rows = [(t["name"], t["dtype"].lower(), t["shape"], t["bytes"]) for t in answer["tensors"]]
     assert rows == [(t.name, str(t.dtype), t.shape, t.bytes) for t in opened.tensors]
-    assert opened.texts == {"by": "a test"} == answer["texts"] and opened.others == [] and len(opened) == len(TENSORS)
+    assert opened.metadata == {"by": "a test"} == answer["texts"] and opened.others == [] and len(opened) == len(TENSORS)
     assert opened.mesh is None and "half" in opened and "none" not in opened and not opened.has_checksums
     assert checkpoint.inspect(whole)[0].name == opened.names[0]
 
@@ -169,7 +169,7 @@ def test_what_is_refused_is_one_sentence_with_a_kind(whole, tmp_path):
 
 def test_who_is_told_of_progress_can_be_called(tmp_path):
     reshard.save(tmp_path / "whole.safetensors", {"x": np.arange(8.0)})
-    with pytest.raises(TypeError, match="progress is called with"):
+    with pytest.raises(TypeError, match="`progress` must be a callable"):
         reshard.open_checkpoint(tmp_path / "whole.safetensors").verify(progress=3)
     with pytest.raises(ReshardError) as refused:
         reshard.save("x" * 10_000, {"x": np.arange(8.0)})
@@ -178,7 +178,7 @@ def test_who_is_told_of_progress_can_be_called(tmp_path):
 
 def test_other_names_other_pieces_and_other_types(whole, tmp_path):
     opened = reshard.open_checkpoint(whole)
-    named = opened.only("layer.*", r"/^table$/").renamed(r"s/^layer\.(\d+)/decoder.$1/")
+    named = opened.filter("layer.*", r"/^table$/").renamed(r"s/^layer\.(\d+)/decoder.$1/")
     assert set(named.names) == {"decoder.0.q_proj.weight", "decoder.0.o_proj.weight", "decoder.0.norm", "table"}
     same(named.read("decoder.0.norm"), TENSORS["layer.0.norm"])
     rounded = named.cast("bf16")
@@ -194,7 +194,7 @@ def test_other_names_other_pieces_and_other_types(whole, tmp_path):
     same(fused.split(fusion).read("a.q"), q)
     checkpoint.reshard(fused, "tp=2", "S(0)", tmp_path / "out", resume=True)
     same(reshard.open_checkpoint(tmp_path / "out").read("a.qk"), expected)
-    for refused in (lambda: opened.only("absent"), lambda: parts.fused("a"), lambda: opened.cast("i8")):
+    for refused in (lambda: opened.filter("absent"), lambda: parts.fused("a"), lambda: opened.cast("i8")):
         with pytest.raises(ReshardError):
             refused()
 
@@ -204,8 +204,8 @@ def test_ranks_save_what_they_hold(tmp_path):
     tensors = {"w": RNG.normal(size=(6, 4)).astype("f4"), "b": RNG.normal(size=(4,)).astype(ml_dtypes.bfloat16)}
     shardings = {"w": Sharding(mesh, (6, 4), "R,S(0)"), "b": Sharding(mesh, (4,), "R,R")}
     said = {name: (array.dtype, shardings[name]) for name, array in tensors.items()}
-    writer = checkpoint.Writer.begin(out, mesh, said, texts={"step": "7"})
-    other = checkpoint.Writer.join(out, writer.token)
+    writer = checkpoint.CheckpointWriter.begin(out, mesh, said, texts={"step": "7"})
+    other = checkpoint.CheckpointWriter.join(out, writer.token)
     assert writer.expects("w", 1) == ("f32", [3, 4])
     for rank in range(4):
         shards = {name: held(array, shardings[name], rank) for name, array in tensors.items()}
@@ -216,12 +216,12 @@ def test_ranks_save_what_they_hold(tmp_path):
         (writer, other)[rank % 2].save(rank, shards)
     assert other.commit_if_last() and not writer.commit_if_last()
     saved = reshard.open_checkpoint(out)
-    assert saved.texts == {"step": "7"} and saved.verify()
+    assert saved.metadata == {"step": "7"} and saved.verify()
     for name, array in tensors.items():
         same(saved.read(name), array)
     (out / "rank-00001-of-00004.safetensors").unlink()
     (out / "rank-00002-of-00004.safetensors").write_bytes(b"nonsense")
-    with pytest.raises(ReshardError, match="--dead 1"):
+    with pytest.raises(ReshardError, match="--missing-ranks 1"):
         reshard.open_checkpoint(out)
     same(reshard.open_checkpoint(out, dead=[1, 2]).read("w"), tensors["w"])
     with pytest.raises(ReshardError, match="of rank 0, 2"):

@@ -1,4 +1,4 @@
-"""Every example of the pages runs, and prints what the page says: `RESHARD_WRITE=1 pytest tests/test_docs.py` writes that anew."""
+"""Every example of the pages runs and prints the page's output; with `RESHARD_WRITE=1` this updates it."""
 
 import pathlib
 
@@ -6,7 +6,7 @@ import pytest
 
 from page import assert_examples
 
-PAGES = ["docs/python.md", "python/README.md"]
+PAGES = ["README.md", "docs/python.md", "python/README.md"]
 
 
 @pytest.mark.parametrize("name", PAGES)

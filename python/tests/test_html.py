@@ -1,4 +1,4 @@
-"""What notebooks show is valid, escaped, without scripts, and at most 64 KiB."""
+"""The output of notebooks is valid, escaped, without scripts, and at most 64 KiB."""
 
 import re
 from html.parser import HTMLParser
@@ -14,7 +14,7 @@ TAGS = {"div", "p", "code", "svg", "title", "desc", "style", "rect", "line", "pa
 
 
 class Checker(HTMLParser):
-    """Every element is closed in its order, only these are there, and none acts."""
+    """Checks that all elements are closed in order, and that only allowed, passive elements occur."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Every function over arrays of NumPy is what the reference computes, whole and on shards."""
+"""Every kernel over arrays of NumPy equals the reference, on whole tensors and on shards."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ SHAPES = [[], [(3, 4)], [(3, 4), (3, 4)], [(3, 4), (4,)], [(3, 4)] * 3, [(3, 4),
 
 
 def calls(name):
-    """All of these calls that are calls of the op."""
+    """Yields the calls of the op among all combinations of shapes and arguments."""
     for shapes in SHAPES:
         for arguments in ARGUMENTS:
             try:
@@ -63,7 +63,7 @@ def test_a_kernel_on_shards_is_the_kernel_on_the_whole(name, placed):
             inputs[f"x{n}"] = rng.normal(size=shape) ** 2 + 0.1
         made = graph.apply(str(op), list(inputs))
         try:
-            program = graph.elaborate()
+            program = graph.solve()
             one = program.on_one_device(inputs)
         except ReshardError:
             continue

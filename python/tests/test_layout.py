@@ -6,7 +6,7 @@ import pytest
 import reshard
 from hypothesis import given
 from hypothesis import strategies as st
-from reshard import ComposedLayout, Layout, NamedLayout, PairsLayout, Points, Swizzle
+from reshard import ComposedLayout, Layout, NamedLayout, PairsLayout, NamedPoint, Swizzle
 from values import layouts, round_trips
 
 
@@ -23,7 +23,7 @@ def test_layouts_are_values(layout: Layout) -> None:
         PairsLayout("(3,4):((1,4),(3,1@tp))"),
         ComposedLayout("Sw<3,4,3> o 0 o (8,128):(128,1)"),
         Swizzle(3, 4, 3),
-        Points("3+1@tp"),
+        NamedPoint("3+1@tp"),
         Layout.unit(),
     ],
 )
@@ -80,7 +80,7 @@ def test_answers_are_those_of_the_definitions(a: Layout) -> None:
     assert a.is_compact() == (sorted(values) == list(range(len(values))))
     assert a.is_surjective_onto(a.cosize) == (set(values) == set(range(a.cosize)))
     assert list(a.coalesce()) == values
-    assert a.same_function(a.flatten())
+    assert a.is_equivalent(a.flatten())
 
 
 def test_methods_are_the_functions_of_expressions() -> None:
@@ -95,7 +95,7 @@ def test_methods_are_the_functions_of_expressions() -> None:
     assert reshard.apply("idx2crd", 5, (3, 4)) == (2, 1)
     assert reshard.evaluate("<4,_,2:3>") == (Layout("4:1"), None, Layout("2:3"))
     seventh = NamedLayout("(4,2):(1@tp,8)")(7)
-    assert isinstance(seventh, Points) and seventh == Points("8+3@tp")
+    assert isinstance(seventh, NamedPoint) and seventh == NamedPoint("8+3@tp")
     assert seventh.points() == [(8, {"tp": 3})]
     assert NamedLayout("(4,2):(1@tp,8)").mode(1) == Layout("2:8")
     swizzled = Swizzle(3, 4, 3) @ "(8,128):(128,1)"
@@ -104,10 +104,11 @@ def test_methods_are_the_functions_of_expressions() -> None:
 
 
 def test_every_function_has_its_way_from_python() -> None:
-    # The method of each function, where it is called otherwise than the function.
+    # The method of each function whose name differs from the function's.
     renamed = {
         "composition": "compose",
         "composition_at": "compose_from",
+        "same_function": "is_equivalent",
         "composition_extended": "compose_extended",
         "make_ordered_layout": "make_ordered",
         "make_layout_like": "make_like",

@@ -1,8 +1,9 @@
-"""What the library has, Python has: every public item of Rust has its name here, or a reason why not.
+"""Every public item of Rust has a name in Python, or a reason for its absence.
 
-`rust_api.txt` lists Rust's items and is held against the sources by `cargo test -p reshard-python`. An item `crate::Type::method` is found at
-`reshard.Type.method`, `crate::function` at `reshard.function`; what is called otherwise, or is not there, stands in `names.toml`.
-The page `docs/python_names.md` is made of both: `RESHARD_WRITE=1 pytest tests/test_names.py` writes it.
+`rust_api.txt` lists Rust's items; `cargo test -p reshard-python` compares it with the sources. An item
+`crate::Type::method` is found at `reshard.Type.method`, `crate::function` at `reshard.function`. `names.toml`
+lists the items that have another name or are missing.
+The page `docs/reference/python_names.md` is made of both: `RESHARD_WRITE=1 pytest tests/test_names.py` writes it.
 """
 
 import fnmatch
@@ -14,22 +15,22 @@ from typing import Any
 import reshard
 
 HERE = pathlib.Path(__file__).parent.parent
-PAGE = HERE.parent / "docs" / "python_names.md"
+PAGE = HERE.parent / "docs" / "reference" / "python_names.md"
 ITEMS = (HERE / "rust_api.txt").read_text().split()
 NAMES = tomllib.loads((HERE / "names.toml").read_text())
 RENAMED: dict[str, str] = NAMES["renamed"]
 WITHOUT: dict[str, str] = NAMES["without"]
-# Types of which Python's namesake is another thing.
+# Types whose namesake in Python is something else.
 NAMESAKES: list[str] = NAMES["namesakes"]
 
-# What Python says otherwise of every class.
+# The names of Rust's standard methods in every Python class.
 SAID_OTHERWISE = {"new": "{}", "len": "{}.__len__", "is_empty": "{}.__len__", "iter": "{}.__iter__"}
 
 
 def found(path: str) -> bool:
-    """Whether `reshard.PATH` is there."""
+    """Returns True if `reshard.PATH` exists."""
     at: Any = reshard
-    # Not the ops, which are attributes of the module too.
+        # Exclude the ops, which are attributes of the module too.
     if path.split(".")[0] not in reshard.__all__:
         return False
     for part in path.split("."):
@@ -40,7 +41,7 @@ def found(path: str) -> bool:
 
 
 def python_name(item: str) -> str | None:
-    """Where Python has this item, if it has it."""
+    """Returns the Python name of an item, if it has one."""
     if item in RENAMED:
         return RENAMED[item]
     crate, of, *method = item.split("::")
@@ -52,7 +53,7 @@ def python_name(item: str) -> str | None:
 
 
 def reason(item: str) -> str | None:
-    """Why Python has no such item: that of the longest pattern that fits."""
+    """Returns the reason why Python does not have an item: that of the longest pattern that fits."""
     fitting = [pattern for pattern in WITHOUT if fnmatch.fnmatchcase(item, pattern)]
     return WITHOUT[max(fitting, key=len)] if fitting else None
 
@@ -77,13 +78,13 @@ def row(first: str, second: str) -> str:
 
 
 def page() -> str:
-    """The table: for every type of Rust its class, what it is called by, and what it is without."""
+    """Returns the page: for every type of Rust its class, the names of its items, and the missing ones."""
     lines = [
         "# Rust's names and Python's",
         "",
-        "Classes, methods and functions of the package are called what they are called in Rust; this page lists what is called otherwise,",
-        "and what is not there, with the reason. It is made by a test (`RESHARD_WRITE=1 pytest python/tests/test_names.py`), which fails",
-        "where an item of the library has neither a name nor a reason.",
+        "Classes, methods and functions of the Python package have their names in Rust. This page lists those with another name,",
+        "and those that the package lacks, with the reason. A test writes it (`RESHARD_WRITE=1 pytest",
+        "python/tests/test_names.py`), and fails if an item of the library has neither a name nor a reason.",
     ]
     crates: dict[str, dict[str, list[str]]] = {}
     for item in ITEMS:
@@ -118,4 +119,4 @@ def page() -> str:
 def test_the_page_is_that_of_the_table() -> None:
     if os.environ.get("RESHARD_WRITE"):
         PAGE.write_text(page())
-    assert PAGE.read_text() == page(), "RESHARD_WRITE=1 pytest python/tests/test_names.py writes docs/python_names.md"
+    assert PAGE.read_text() == page(), "RESHARD_WRITE=1 pytest python/tests/test_names.py writes docs/reference/python_names.md"

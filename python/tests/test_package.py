@@ -1,4 +1,4 @@
-"""The package: what it exports, its documentation, and that importing it loads nothing else."""
+"""The package: its exports, its documentation, and that its import loads no other modules."""
 
 import inspect
 import re
@@ -51,7 +51,7 @@ def test_one_thing_is_counted_in_the_singular() -> None:
     from reshard._refusals import counted
 
     assert [counted(n, "dim") for n in (0, 1, 2)] == ["0 dims", "1 dim", "2 dims"]
-    # A number and a plural in one text of ours would say "1 dims".
+    # A number with a plural noun in one of the package's texts would print "1 dims".
     plural = re.compile(r"\{(?:len\([^{}]*\)|[\w.]*\.(?:ndim|steps|nbytes)|ndim|calls|size)\} [a-z]+s\b")
     for path in sorted(Path(reshard.__file__).parent.rglob("*.py")):
         assert not plural.findall(path.read_text()), path

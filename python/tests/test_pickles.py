@@ -1,4 +1,4 @@
-"""Every public class pickles and copies to an equal object, or says why not."""
+"""Every public class pickles and copies to an equal object, or raises an error with the reason."""
 
 import copy
 import pathlib
@@ -12,17 +12,17 @@ import reshard
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import attack
 
-PARTS = {"Message", "Phase", "Propagator", "RankCall", "RankCalls", "Spmd", "Traffic"}
-"""Values that are parts of others, which are pickled in their place."""
+PARTS = {"Message", "Phase", "Propagator", "RankCall", "RankCalls", "SpmdProgram", "CommCost"}
+"""Classes of values that are parts of others, which are pickled instead."""
 
 
 def values() -> dict[str, Any]:
-    """An object of each class that compares by value."""
+    """Returns an object of each class that compares by value."""
     pool = attack.seeds()
     report = pool["Program"][1].report()
-    pool["Traffic"] = [next(iter(report.traffic.values()))]
+    pool["CommCost"] = [next(iter(report.traffic.values()))]
     pool["PairsLayout"] = [reshard.PairsLayout("8:(1,1)")]
-    pool["Points"] = [pool["NamedLayout"][0].stride]
+    pool["NamedPoint"] = [pool["NamedLayout"][0].stride]
     classes = [name for name in reshard.__all__ if isinstance(getattr(reshard, name), type) and "__eq__" in vars(getattr(reshard, name))]
     return {name: pool[name][0] for name in classes}
 
@@ -32,7 +32,7 @@ def test_values_pickle_and_copy() -> None:
     assert PARTS | {"Counts", "Graph", "Plan", "Program", "Sharding"} <= set(all_of)
     for name, value in all_of.items():
         if name in PARTS:
-            with pytest.raises(TypeError, match=f"a {name} is not pickled: pickle "):
+            with pytest.raises(TypeError, match=f"a {name} cannot be pickled; pickle "):
                 pickle.dumps(value)
             assert copy.copy(value) is value and copy.deepcopy([value])[0] is value
         else:
@@ -58,10 +58,10 @@ def test_counts_and_graphs() -> None:
     graph = reshard.Graph.parse("mesh x=2\nx: f32[4] S(0)\ny = relu(x)\n")
     other = copy.copy(graph)
     assert other == graph == pickle.loads(pickle.dumps(graph))
-    other.pin("y", "R")
+    other.constrain("y", "R")
     assert other != graph
-    table = reshard.Table()
+    table = reshard.OpTable()
     table.add("mine", "a->a")
-    with pytest.raises(reshard.ReshardError, match="table of its own") as error:
+    with pytest.raises(reshard.ReshardError, match="custom op table") as error:
         pickle.dumps(reshard.Graph("x=2", table=table))
     assert error.value.kind == "pickle"

@@ -39,7 +39,7 @@ def test_a_shard_is_the_slice_of_the_whole(draw, dtype, generator):
         for rank in range(sharding.mesh.size):
             mine = key.draw(draw, dtype=dtype, sharding=sharding, rank=rank)
             assert mine.shape == sharding.local_shape(rank)
-            # Which elements a rank holds: random bits of 64 tell them apart, so ask for those too.
+            # Find a rank's elements by 64-bit random numbers, which are all different.
             of = Key(1).bits(dtype="u64", sharding=sharding, rank=rank)
             all_ = Key(1).bits(shape, "u64")
             at = [int(numbers[all_ == b][0]) for b in of.reshape(-1)]

@@ -1,11 +1,11 @@
-"""Shardings, placements, regions, types: who holds what."""
+"""Shardings, placements, regions and types: the owner of each element."""
 
 import numpy as np
 import pytest
 import reshard
 from hypothesis import given
 from hypothesis import strategies as st
-from reshard import Counts, Mesh, P, Placement, R, Region, S, SS, Sharding, Type
+from reshard import Counts, Mesh, P, Placement, R, Region, S, SS, Sharding, ShardingType
 from values import round_trips, shardings
 
 
@@ -28,7 +28,7 @@ def test_placements_are_values(placement: Placement) -> None:
 
 @given(shardings())
 def test_every_notation_is_read_back(sharding: Sharding) -> None:
-    for write in (Sharding.by_tensor, Sharding.shardy, Sharding.partition_spec, Sharding.hlo):
+    for write in (Sharding.to_dims_notation, Sharding.to_shardy, Sharding.to_partition_spec, Sharding.to_hlo):
         try:
             text = write(sharding)
         except reshard.ReshardError as refused:
@@ -58,10 +58,10 @@ def test_placements_in_many_forms() -> None:
 @given(shardings(), st.data())
 def test_scatter_is_what_each_rank_holds(sharding: Sharding, data: st.DataObject) -> None:
     whole = np.arange(1, 1 + sharding.numel, dtype=np.int32).reshape(sharding.shape)
-    shards = sharding.scatter(whole)
+    shards = sharding.shard_all(whole)
     assert len(shards) == len(sharding.mesh)
     for rank, shard in zip(sharding.mesh.ranks, shards, strict=True):
-        held = whole.reshape(-1)[sharding.held(rank)].reshape(sharding.local_shape(rank))
+        held = whole.reshape(-1)[sharding.global_indices(rank)].reshape(sharding.local_shape(rank))
         first = sharding.reduced() == sharding or shard.any() or not held.size
         np.testing.assert_array_equal(shard, held if first else np.zeros_like(held))
         region = sharding.region(rank)
@@ -69,26 +69,26 @@ def test_scatter_is_what_each_rank_holds(sharding: Sharding, data: st.DataObject
         np.testing.assert_array_equal(held, whole[np.ix_(*(region.indices(dim) for dim in range(whole.ndim)))])
         if region.slices is not None:
             np.testing.assert_array_equal(held, whole[region.slices])
-    np.testing.assert_array_equal(sharding.meaning(shards), whole)
+    np.testing.assert_array_equal(sharding.assemble(shards), whole)
     rank = data.draw(st.sampled_from(sharding.mesh.ranks))
-    np.testing.assert_array_equal(sharding.scatter(whole, rank), shards[sharding.mesh.ranks.index(rank)])
+    np.testing.assert_array_equal(sharding.shard_all(whole, rank), shards[sharding.mesh.ranks.index(rank)])
 
 
 def test_terms_combine() -> None:
     sharding = Sharding("x=3", (4,), "P")
     terms = [np.array([1.5, 2, 3, 4]), np.array([10.0, 20, 30, 40]), np.array([0.25, 0, 0, 1])]
-    np.testing.assert_array_equal(sharding.meaning(terms), terms[0] + terms[1] + terms[2])
-    np.testing.assert_array_equal(Sharding("x=3", (4,), "P(max)").meaning(terms), terms[1])
-    np.testing.assert_allclose(Sharding("x=3", (4,), "P(avg)").meaning(terms), sum(terms) / 3)
+    np.testing.assert_array_equal(sharding.assemble(terms), terms[0] + terms[1] + terms[2])
+    np.testing.assert_array_equal(Sharding("x=3", (4,), "P(max)").assemble(terms), terms[1])
+    np.testing.assert_allclose(Sharding("x=3", (4,), "P(avg)").assemble(terms), sum(terms) / 3)
     with pytest.raises(reshard.ReshardError, match="replicas differ"):
-        Sharding("x=2", (4,), "R").meaning(terms[:2])
+        Sharding("x=2", (4,), "R").assemble(terms[:2])
 
 
 @pytest.mark.parametrize("terms", ["P", "P(avg)", "P(min)", "P(max)", "P(prod)", "P(norm2)", "P,P(avg)", "P(avg),P", "P(avg),S(0)"])
 def test_terms_of_a_tensor_mean_it(terms: str) -> None:
     sharding = Sharding("x=2" if "," not in terms else "x=2,y=3", (4,), terms)
     whole = np.array([1.5, 2, 3, 4])
-    np.testing.assert_allclose(sharding.meaning(sharding.scatter(whole)), whole)
+    np.testing.assert_allclose(sharding.assemble(sharding.shard_all(whole)), whole)
 
 
 def test_views() -> None:
@@ -99,8 +99,8 @@ def test_views() -> None:
     assert sharding.split(0, (2, 32)).flatten(0, 2) == sharding
     assert sharding.unsqueeze(0).expand(0, 3).shape == (3, 64, 32)
     uneven = Sharding("x=4", (6, 4), "S(0)")
-    assert uneven.view_if_free((4, 6)) is None
-    with pytest.raises(reshard.NeedsRedistribute) as refused:
+    assert uneven.try_view((4, 6)) is None
+    with pytest.raises(reshard.NeedsRedistribution) as refused:
         uneven.view((4, 6))
     again = Sharding(uneven.mesh, uneven.shape, refused.value.sharding)
     assert again.view((4, 6)).shape == (4, 6) and refused.value.elements == 24
@@ -111,13 +111,13 @@ def test_views() -> None:
 def test_runs_are_what_is_held(sharding: Sharding) -> None:
     for rank in sharding.mesh.ranks:
         runs = sharding.region(rank).runs(sharding.shape)
-        assert [index for run in runs for index in run] == sharding.held(rank)
+        assert [index for run in runs for index in run] == sharding.global_indices(rank)
 
 
 def test_counts_are_placements_of_what_is_sent_and_received() -> None:
     counts = Counts([[3, 1], [0, 2]])
     assert (counts.sources, counts.ranks, counts.total, counts.receives(1)) == (2, 2, 6, 3)
-    sent, received = (Sharding("x=2", (6,), [placement]) for placement in (counts.sent(0), counts.received(0)))
+    sent, received = (Sharding("x=2", (6,), [placement]) for placement in (counts.source_placement(0), counts.target_placement(0)))
     assert [sent.local_numel(rank) for rank in (0, 1)] == [4, 2]
     assert [received.local_numel(rank) for rank in (0, 1)] == [3, 3]
     with pytest.raises(reshard.ReshardError):
@@ -125,14 +125,14 @@ def test_counts_are_placements_of_what_is_sent_and_received() -> None:
 
 
 def test_types() -> None:
-    weight = Type.natural(Sharding("dp=2,tp=4", (64, 32), "R,S(1)"))
+    weight = ShardingType.from_value(Sharding("dp=2,tp=4", (64, 32), "R,S(1)"))
     assert weight.gradient == Sharding("dp=2,tp=4", (64, 32), "P,S(1)")
-    zero2 = Type("dp=2,tp=4", (64, 32), "R|S(0),S(1)")
+    zero2 = ShardingType("dp=2,tp=4", (64, 32), "R|S(0),S(1)")
     round_trips(zero2)
-    turned = zero2.transposed()
-    assert turned is not None and str(turned) == "S(0)|R,S(1)" and turned.transposed() == zero2
-    assert Type.same_work(Sharding.replicated("dp=2,tp=4", (64, 32)), "tp") == Type("dp=2,tp=4", (64, 32), "R,I")
-    assert Type.of(weight.value).gradient is None
+    turned = zero2.gradient_type()
+    assert turned is not None and str(turned) == "S(0)|R,S(1)" and turned.gradient_type() == zero2
+    assert ShardingType.invariant_along(Sharding.replicated("dp=2,tp=4", (64, 32)), "tp") == ShardingType("dp=2,tp=4", (64, 32), "R,I")
+    assert ShardingType.of(weight.value).gradient is None
 
 
 def test_digits_and_ownership() -> None:
@@ -141,7 +141,7 @@ def test_digits_and_ownership() -> None:
     assert digits is not None and digits.names == ["dp"]
     assert ownership is not None
     for rank in sharding.mesh.ranks:
-        held = sharding.held(rank)
+        held = sharding.global_indices(rank)
         at = sorted(ownership(rank + 8 * local) for local in range(len(held)))
         assert at == sorted(held)
     assert Sharding("x=2", (3,), "S(0)").ownership() is None
@@ -171,5 +171,5 @@ def test_regions_are_checked() -> None:
 def test_replicas_that_differ_are_named_by_their_numbers(dtype: str, bits: bytes, text: str) -> None:
     both = reshard.Sharding("x=2", (1,), "R")
     with pytest.raises(reshard.ReshardError) as error:
-        both.meaning([bytes(len(bits)), bits], dtype=dtype)
+        both.assemble([bytes(len(bits)), bits], dtype=dtype)
     assert f"element 0 is {text} on rank 1" in str(error.value)

@@ -1,9 +1,10 @@
-"""Ctrl-C ends what searches, long before it has an answer."""
+"""Ctrl-C ends a search long before it has an answer."""
 
 import subprocess
 import sys
 
-# A search that would take minutes of a processor is given ten seconds of one: where nobody stopped it, the system would kill it.
+# A search that would take minutes is given ten seconds of processor time: if it is not interrupted, the
+# system kills it.
 SCRIPT = """
 import resource, signal, reshard
 resource.setrlimit(resource.RLIMIT_CPU, (10, 10))
@@ -21,7 +22,7 @@ for handler in (stop, signal.default_int_handler):
     signal.signal(signal.SIGALRM, handler)
     signal.setitimer(signal.ITIMER_REAL, 0.3)
     try:
-        propagator.advise("transpose(dim0=0,dim1=1)", [sharding], 20)
+        propagator.cheapest("transpose(dim0=0,dim1=1)", [sharding], 20)
     except (KeyError, KeyboardInterrupt) as error:
         print(type(error).__name__)
 # It is as it was.

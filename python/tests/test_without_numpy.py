@@ -1,4 +1,4 @@
-"""Without NumPy tensors are memoryviews; and what Rust computes leaves the interpreter to others."""
+"""Without NumPy tensors are memoryviews; and computations in Rust release the interpreter's lock."""
 
 import subprocess
 import sys

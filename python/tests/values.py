@@ -1,4 +1,4 @@
-"""What tests draw from: meshes, shardings and layouts, small and of every kind."""
+"""Strategies for tests: meshes, shardings and layouts, small and of every kind."""
 
 import copy
 import pickle
@@ -11,13 +11,13 @@ MESHES = ["x=1", "x=2", "x=3", "x=4", "dp=2,tp=2", "dp=2,tp=4", "a=2,b=3", "a=2,
 
 
 def shapes(most: int = 3) -> st.SearchStrategy[tuple[int, ...]]:
-    """Shapes of up to so many dims, zeros and ones among the sizes."""
+    """Shapes of up to `most` dims, zeros and ones among the sizes."""
     return st.lists(st.integers(0, 9), min_size=1, max_size=most).map(tuple)
 
 
 @st.composite
 def shardings(draw: st.DrawFn, mesh: str | None = None, shape: tuple[int, ...] | None = None, terms: bool = True) -> reshard.Sharding:
-    """Shardings of every kind, uneven ones, strided ones and such of terms."""
+    """Shardings of every kind: uneven, strided and, with `terms`, partial ones."""
     mesh = draw(st.sampled_from(MESHES)) if mesh is None else mesh
     shape = draw(shapes()) if shape is None else shape
     words = [st.just("R"), st.integers(0, len(shape) - 1).map(lambda dim: f"S({dim})")]
@@ -41,7 +41,7 @@ def layouts(draw: st.DrawFn) -> reshard.Layout:
 
 
 def round_trips(value: Any) -> None:
-    """A value is what its repr evaluates to, what its pickle holds, and its copies."""
+    """Asserts that a value equals its evaluated repr, its pickled copy, and its copies."""
     assert eval(repr(value), vars(reshard)) == value
     for other in (pickle.loads(pickle.dumps(value)), copy.copy(value), copy.deepcopy(value)):
         assert other == value

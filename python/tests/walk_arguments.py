@@ -1,7 +1,8 @@
-"""Calls everything that is public with each wrong value in the place of each argument: `python walk_arguments.py NOTE`.
+"""Calls every public function with each wrong value for each argument: `python walk_arguments.py NOTE`.
 
-The other arguments are what the stub says. It prints how many calls there were, and every exception that is none for users: those are
-`ReshardError` and `EngineError` with a kind, and `TypeError`; beside them what the protocols of Python have.
+The other arguments have the types in the stub. It prints the number of calls, and every exception that must
+not reach users. Users may see `ReshardError` and `EngineError` with a kind, `TypeError`, and the exceptions
+of Python's protocols.
 """
 
 import os
@@ -47,7 +48,7 @@ def main() -> int:
     warnings.simplefilter("ignore")
     walk = attack.Attack(1, os.open(sys.argv[1], os.O_RDWR | os.O_CREAT))
     for owner, name, parameters in walk.targets:
-        # Once for each argument that is there, and once for one that nobody asked for.
+        # Once for each declared argument, and once for an unexpected one.
         for at, (_, asked, _, _) in enumerate(parameters):
             for make in WRONG:
                 walk.with_wrong(owner, name, parameters, at, make())

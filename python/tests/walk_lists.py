@@ -1,6 +1,7 @@
 """Calls every function that returns a list on objects of 2^40 elements or ranks, with huge numbers: `python walk_lists.py NOTE`.
 
-It prints the names of the functions that answered or refused, one a line, and what is wrong; it ends if memory does.
+It prints the names of the functions that answered or raised an error, one a line, and the problems; it ends
+if memory does.
 """
 
 import ast
@@ -21,7 +22,7 @@ HUGE = 1 << 40
 
 
 def huge() -> dict[str, list[Any]]:
-    """Objects that are described by few words and have 2^40 of something, beside the small ones of the attack."""
+    """Returns objects with short descriptions and 2^40 elements or ranks, next to the attack's small ones."""
     r = reshard
     large = r.Mesh({"x": 1 << 20, "y": 1 << 20})
     wide = r.Sharding("x=2", (HUGE, 4), "S(0)")
@@ -37,9 +38,9 @@ def huge() -> dict[str, list[Any]]:
         [message for _, _, message in plan.messages(0)], plan.calls(0), list(plan.calls(0)), plan.spmd(), plan.spmd().calls,
         r.View(0, [(HUGE, 1)]), r.View(3, [(1 << 20, 1 << 22), (1 << 20, 2)]), r.Layout(f"{HUGE}:3"), layout,
         r.ComposedLayout(r.Swizzle(2, 0, 3), 0, r.Layout(f"{HUGE}:1")), r.GroupPattern(f"{HUGE}:1"), r.ProcessGroup(f"{HUGE}:1@0"), program,
-        program.values, program.items, schedule, schedule.calls, schedule.locals, schedule.calls[0].takes, program.trace(0), program.report(),
-        r.Key(0), r.Op("relu", [(HUGE,)]), r.Timeline([schedule]), r.Table(), r.Planner(), r.Propagator(),
-        r.GroupRegistry(large), r.Type("x=2", (HUGE,), "S(0)"), r.Placement("S(0)"),
+        program.values, program.statements, schedule, schedule.calls, schedule.buffers, schedule.calls[0].inputs, program.trace(0), program.report(),
+        r.Key(0), r.Op("relu", [(HUGE,)]), r.Timeline([schedule]), r.OpTable(), r.Planner(), r.Propagator(),
+        r.GroupRegistry(large), r.ShardingType("x=2", (HUGE,), "S(0)"), r.Placement("S(0)"),
     ]  # fmt: skip
     pool = attack.seeds()
     for each in made:
@@ -49,7 +50,7 @@ def huge() -> dict[str, list[Any]]:
 
 
 def values(annotation: str, name: str, pool: dict[str, list[Any]]) -> list[Any]:
-    """Some arguments of a parameter, the largest first."""
+    """Returns some arguments of a parameter, the largest first."""
     words = annotation.replace("|", " ").replace("[", " ").replace("]", " ").replace(",", " ").split()
     for word in words:
         if word in pool and word != "path":
@@ -74,14 +75,14 @@ def values(annotation: str, name: str, pool: dict[str, list[Any]]) -> list[Any]:
 
 
 def items(made: Any) -> int:
-    """The items of a list, with those of lists in it."""
+    """Returns the number of elements of a list, nested ones included."""
     if not isinstance(made, (list, tuple)):
         return 1
     return len(made) + sum(items(one) for one in made[:4])
 
 
 def calls() -> Iterator[tuple[str, ast.FunctionDef, bool]]:
-    """The functions of all classes that return lists or new objects: the class, the function, whether it is one of the class."""
+    """Yields (class, function, whether it makes an object) for functions that return lists or objects."""
     stub = pathlib.Path(reshard.__file__).parent / "_reshard.pyi"
     for node in ast.parse(stub.read_text()).body:
         if not isinstance(node, ast.ClassDef) or not hasattr(reshard, node.name):
@@ -95,7 +96,7 @@ def calls() -> Iterator[tuple[str, ast.FunctionDef, bool]]:
 
 
 def walk(name: str, member: ast.FunctionDef, makes: bool, pool: dict[str, list[Any]], note: int) -> list[str]:
-    """What is wrong with a function of a class."""
+    """Returns the problems of a function of a class."""
     faults = []
     is_property = any(ast.unparse(each) == "property" for each in member.decorator_list)
     listed = attack.parameters(member, not makes or member.name == "__new__")
@@ -130,7 +131,7 @@ def main() -> int:
     note = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
     pool, all_faults = huge(), 0
     for name, member, makes in calls():
-        # What aborts ends a process of its own, and the others are still called.
+        # A function that aborts ends only its child process, and the others are still called.
         sys.stdout.flush()
         child = os.fork()
         if child == 0:

@@ -1,22 +1,22 @@
-"""Any plan as traced code of JAX, and what a compiled function communicates.
+"""Plans as traced code of JAX, and audits of the communication of compiled functions.
 
-    reshard(x, sharding)                     eager, or in jit where types say the source (Explicit axes)
-    reshard_fn(shape, dtype, from_, to)      the same for Auto axes, where types say nothing
-    local(x, plan, axis_names)               inside of your own shard_map
-    audit(fn, *args)                         every collective of a compiled function, and what would do
-    program(fn, *args, wrt=())               the program of a function, checked, and differentiated by us
-    sharding, typed, named, mesh, device_mesh      shardings, types and meshes of JAX as ours, and back
+    reshard(x, sharding)                     eager, or in jit if types give the source (Explicit axes)
+    reshard_fn(shape, dtype, from_, to)      the same for Auto axes, whose types give no source
+    local(x, plan, axis_names)               inside of the caller's shard_map
+    audit(fn, *args)                         every collective of a compiled function, and a bound of its bytes
+    program(fn, *args, wrt=())               the checked and differentiated program of a function
+    sharding, typed, named, mesh, device_mesh      conversion of shardings, types and meshes from and to JAX
 """
 
 from reshard.jax.arrays import reshard, reshard_fn
-from reshard.jax.audit import Audit, Line, audit, audit_text
+from reshard.jax.audit import Audit, RedistributionRow, audit, audit_text
 from reshard.jax.programs import program
 from reshard.jax.specs import device_mesh, mesh, named, sharding, typed
 from reshard.jax.traced import local
 
 __all__ = [
     "Audit",
-    "Line",
+    "RedistributionRow",
     "audit",
     "audit_text",
     "device_mesh",

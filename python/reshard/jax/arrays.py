@@ -1,4 +1,4 @@
-"""Arrays of JAX from one sharding to another: eager, in jit where types say the source, and as a function of what was said."""
+"""Redistribution of JAX arrays: eager, in jit with typed sources, and as functions of given shardings."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from reshard.jax import transfers
 from reshard.jax.specs import device_mesh, dtype, mesh, named, other_way, sharding
 from reshard.jax.traced import exchanges, moved
 
-# What a target is said by: a sharding of JAX, a spec on the array's own mesh, ours, or placements on the array's own mesh.
+# A target: a sharding of JAX, a spec on the array's mesh, a `Sharding`, or placements on the array's mesh.
 Wanted = Any
 
 
 @dataclasses.dataclass(frozen=True)
 class Move:
-    """From one spec to another on one mesh of JAX: a linear map of whole tensors, whose way back is a move too."""
+    """A redistribution from one spec to another on one JAX mesh: a linear map, whose transpose is one too."""
 
     mesh: Any
     shape: tuple[int, ...]
@@ -32,19 +32,19 @@ class Move:
     planner: Planner
 
     def plan(self, element: Any) -> Plan:
-        """The plan for elements of a type; refused where no one program carries it."""
+        """Returns the plan for elements of a type; raises an error if the planner rejects it."""
         from_ = sharding(NamedSharding(self.mesh, self.before), self.shape)
         to = sharding(NamedSharding(self.mesh, self.after), self.shape)
         return self.planner.plan(from_, to, dtype(element))
 
     def back(self) -> Move:
-        """What gradients do: from that of the result to that of the source."""
+        """Returns the transpose, which gradients use: from the result's gradient to the source's."""
         return dataclasses.replace(self, before=other_way(self.after), after=other_way(self.before))
 
     def trace(self, x: Any) -> Any:
-        """The move as traced code."""
+        """Traces the redistribution."""
         made = self.plan(x.dtype)
-        exchanges(made)  # what no program can be made of is refused here, and not inside of the trace
+        exchanges(made)  # raise the error of a plan without an SPMD program here, not inside of the trace
         run = jax.shard_map(
             functools.partial(moved, plan=made, axes=tuple(self.mesh.axis_names)),
             mesh=self.mesh, in_specs=self.before, out_specs=self.after, check_vma=False,
@@ -70,7 +70,7 @@ _differentiable.defvjp(_forward, _backward)
 
 @functools.lru_cache(maxsize=4096)
 def _compiled(move: Move, target: NamedSharding) -> Callable[[Any], Any]:
-    """The move as a function that is compiled once, its result on the very sharding that was asked for."""
+    """Returns a function that is compiled once and whose result has exactly the requested sharding."""
 
     def reshard_move(x: Any) -> Any:
         return _differentiable(x, move)
@@ -87,7 +87,7 @@ _DEFAULT = Planner()
 
 
 def _source(x: Any) -> NamedSharding:
-    """Who holds an array, as far as that is known."""
+    """Returns the sharding of an array, or of a traced one as far as its type gives it."""
     if jax.dtypes.issubdtype(x.dtype, jax.dtypes.extended):
         raise refused("dtype", f"elements of {x.dtype} are not moved: give jax.random.key_data(x), of which they are made")
     if not isinstance(x, jax.core.Tracer):
@@ -126,23 +126,24 @@ def _target(wanted: Wanted, source: NamedSharding, shape: Sequence[int]) -> Name
 
 
 def _whole(x: Any, to: Wanted) -> Any:
-    """An array of NumPy, or numbers, which every device of the target's mesh can be given."""
+    """Puts an array of NumPy, or numbers, on every device of the target's mesh."""
     if not isinstance(to, NamedSharding):
         raise refused("sharding", f"{type(x).__name__} is on no mesh: give a NamedSharding as the target, or jax.device_put it first")
     return jax.device_put(np.asarray(x), NamedSharding(to.mesh, PartitionSpec()))
 
 
 def _padded(spec: PartitionSpec, dims: int) -> PartitionSpec:
-    """The spec with an entry for each dim."""
+    """Returns the spec with an entry for each dim."""
     return PartitionSpec(*spec.partitions, *[None] * (dims - len(spec.partitions)), unreduced=spec.unreduced, reduced=spec.reduced)
 
 
 def reshard(x: Any, to: Wanted, *, planner: Planner | None = None) -> Any:
-    """The same array in another sharding, by our plan; differentiable, and the gradient comes back by a plan of its own.
+    """Redistributes an array by a plan of this library; differentiable, with a separate gradient plan.
 
-    `to` is a `NamedSharding`, a `PartitionSpec` on the array's mesh, a `Sharding`, or placements such as `"R,S(1)"`. In a trace the
-    mesh's axes have to be Explicit, so that the array's type says who holds it. Outside of one, what no single program can carry
-    goes from device to device, the plan's messages one by one; so does a target on another mesh.
+    `to` is a `NamedSharding`, a `PartitionSpec` on the array's mesh, a `Sharding`, or placements such as
+    `"R,S(1)"`. In a trace the mesh's axes have to be Explicit, so that the array's type gives the source
+    sharding. Outside of a trace, a plan that no single program can run is sent from device to device, one
+    message of the plan at a time; so is a redistribution to another mesh.
     """
     if not isinstance(x, (jax.Array, jax.core.Tracer)):
         x = _whole(x, to)
@@ -168,14 +169,14 @@ def reshard(x: Any, to: Wanted, *, planner: Planner | None = None) -> Any:
     try:
         exchanges(move.plan(x.dtype))
     except ReshardError as error:
-        if error.kind != "not_alike":
+        if error.kind != "plan_mismatch":
             raise
         return transfers.across(x, source, target, chosen)
     return _compiled(move, target)(x)
 
 
 def _said(error: ReshardError) -> ReshardError:
-    if error.kind != "not_alike":
+    if error.kind != "plan_mismatch":
         return error
     return refused(error.kind, f"{error}; no single program does that: move the array outside of jit, from device to device")
 
@@ -183,9 +184,10 @@ def _said(error: ReshardError) -> ReshardError:
 def reshard_fn(
     shape: Sequence[int], element: Any, from_: NamedSharding, to: NamedSharding, *, planner: Planner | None = None
 ) -> Callable[[Any], Any]:
-    """A function that moves arrays of this shape and type from one sharding to another, for jit on Auto axes.
+    """Returns a function that redistributes arrays of this shape and type, for jit on Auto axes.
 
-    XLA is held to what was said: an array that comes in another sharding is moved to `from_` first.
+    The source is enforced: an array that arrives in another sharding is first redistributed to `from_` by
+    XLA.
     """
     if not isinstance(from_, NamedSharding) or not isinstance(to, NamedSharding):
         raise TypeError("from_ and to are NamedShardings")

@@ -1,4 +1,6 @@
-"""What a compiled function communicates: a line for each collective, with the bytes that would do and the plan that moves them.
+"""An audit of a compiled function's communication.
+
+Reports for each collective its bytes, a lower bound of them, and a better plan if there is one.
 
     print(reshard.jax.audit(step, params, batch))
 """
@@ -25,32 +27,32 @@ from reshard.jax.specs import mesh as our_mesh
 
 _PLANNER = Planner(objective="bytes")
 
-# What only says the same elements otherwise.
+# Opcodes that only rearrange, convert or forward the elements of their operand.
 _PASSES = {"copy", "bitcast", "reshape", "transpose", "convert", "opt-barrier", "optimization-barrier"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Line:
+class RedistributionRow:
     """One collective of a compiled function."""
 
     kind: str
-    """What it is: all-reduce, all-gather, reduce-scatter, all-to-all, collective-permute .."""
+    """The kind: all-reduce, all-gather, reduce-scatter, all-to-all, collective-permute .."""
     over: str
-    """The axes of the mesh over which ranks take part, or the groups."""
+    """The mesh axes over which the ranks communicate, or the groups."""
     source: tuple[str, int] | None
-    """The file and the line of whoever called."""
+    """The file and the line of the caller."""
     op_name: str
-    """What JAX calls the operation."""
+    """JAX's name of the operation."""
     times: int
-    """How often it runs: in loops, as often as they turn."""
+    """The number of runs, loop iterations included."""
     received_bytes: int
-    """What a device receives, all turns together."""
+    """The bytes that a device receives, in all runs."""
     bound_bytes: int
-    """What it would have to receive for the same."""
+    """The bytes that a device would have to receive for the same result."""
     findings: tuple[str, ...]
-    """What is wasted, a sentence each; none where the bytes are the bound."""
+    """The wasted communication, one message per cause; empty if the bytes equal the bound."""
     plan: Plan | None
-    """The plan that would do better, where it is one."""
+    """A better plan, if the better alternative is a plan."""
 
     def __str__(self) -> str:
         where = "?" if self.source is None else f"{os.path.basename(self.source[0])}:{self.source[1]}"
@@ -61,26 +63,26 @@ class Line:
 
 @dataclasses.dataclass(frozen=True)
 class Audit:
-    """What a compiled function communicates."""
+    """The communication of a compiled function."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[RedistributionRow, ...]
     """Its collectives, in the order in which they run."""
     forgotten: tuple[str, ...]
-    """Results that are said to be replicas, and differ: a sentence each."""
+    """Results that are declared as replicas but differ among ranks, one message each."""
 
     @property
     def received_bytes(self) -> int:
-        """What a device receives in all."""
+        """The bytes that a device receives in all."""
         return sum(line.received_bytes for line in self.lines)
 
     @property
     def bound_bytes(self) -> int:
-        """What it would have to receive."""
+        """The bytes that a device would have to receive."""
         return sum(line.bound_bytes for line in self.lines)
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Everything that is wasted or forgotten."""
+        """All findings of the collectives, followed by the forgotten reductions."""
         return (*(finding for line in self.lines for finding in line.findings), *self.forgotten)
 
     def __str__(self) -> str:
@@ -90,10 +92,11 @@ class Audit:
 
 
 def audit(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Audit:
-    """Compiles a function for these arguments, and says what each of its collectives moves and what would do.
+    """Compiles a function for these arguments; reports the traffic of each collective and its lower bound.
 
-    Arguments are arrays, or shapes with shardings, `jax.ShapeDtypeStruct(shape, dtype, sharding=..)`. The function is run only where
-    results that are said to be replicas may differ: their shards are compared then, of random numbers where shapes were given.
+    Arguments are arrays, or shapes with shardings, `jax.ShapeDtypeStruct(shape, dtype, sharding=..)`. The
+    function is run only if results that are declared as replicas may differ. Their shards are then compared,
+    with random inputs where shapes were given.
     """
     jitted = function if hasattr(function, "lower") else jax.jit(function)
     compiled = jitted.lower(*args, **kwargs).compile()
@@ -104,15 +107,15 @@ def audit(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Audit:
 
 
 def audit_text(text: str, mesh: Mesh | None = None) -> Audit:
-    """What the text of a compiled module communicates, `compiled.as_text()`; nothing is run, so nothing that is forgotten is found.
+    """Audits a compiled module's text, `compiled.as_text()`, without a run or a check for wrong replicas.
 
-    Of the mesh, whose ranks are the module's partitions, axes get their names.
+    The ranks of `mesh` are the module's partitions; it provides the names of the axes.
     """
     return Audit(tuple(_Auditor(Module(text), mesh).lines()), ())
 
 
 def _mesh_of(leaves: Sequence[Any]) -> Mesh | None:
-    """The mesh that arguments or results are on."""
+    """Returns the mesh of the arguments or results, or None."""
     for leaf in leaves:
         of = leaf if isinstance(leaf, jax.sharding.Sharding) else getattr(leaf, "sharding", None)
         if isinstance(of, NamedSharding) and of.mesh.size > 1:
@@ -121,7 +124,7 @@ def _mesh_of(leaves: Sequence[Any]) -> Mesh | None:
 
 
 def _held(module: Module) -> list[list[Any]]:
-    """What every rank holds of each parameter, by the sharding that XLA says."""
+    """Returns each rank's region of each parameter, by XLA's sharding annotation."""
     ranks = range(module.devices)
     found: list[list[Any]] = []
     for one in module.entry.parameters:
@@ -132,7 +135,7 @@ def _held(module: Module) -> list[list[Any]]:
 
 
 def _regions(text: str, local: Sequence[int], devices: int) -> list[Any] | None:
-    """The region of each rank under a sharding of XLA's; None where no two ranks are known to hold the same."""
+    """Returns each rank's region under an XLA sharding; None if no equal regions are known."""
     if text == "{replicated}":
         return [None] * devices
     if "unreduced" in text or "manual" in text or not text.startswith("{devices=["):
@@ -148,7 +151,7 @@ def _regions(text: str, local: Sequence[int], devices: int) -> list[Any] | None:
 
 @dataclasses.dataclass(frozen=True)
 class _Slice:
-    """What some ranks take of a value: how much, along which dim, beginning at numbers that differ among ranks."""
+    """The part of a value that ranks take: its share and dim, and its begin on each rank if begins differ."""
 
     share: float
     dim: int | None
@@ -162,12 +165,12 @@ class _Auditor:
         self.mesh = mesh if mesh is not None and len(mesh) == module.devices else None
         self._done: dict[tuple[Any, ...], str] = {}
 
-    def lines(self) -> Iterator[Line]:
-        """What each collective does, in the order in which they run."""
+    def lines(self) -> Iterator[RedistributionRow]:
+        """Yields the report of each collective, in the order in which they run."""
         return (self.line(*found) for found in self.module.collectives())
 
-    def line(self, one: Instruction, computation: Computation, times: int) -> Line:
-        """What one collective does, and what would do."""
+    def line(self, one: Instruction, computation: Computation, times: int) -> RedistributionRow:
+        """Reports one collective: its bytes, the bound, and the findings."""
         moved = one.received_bytes(self.module.devices)
         bound: float = moved
         findings: list[str] = []
@@ -178,10 +181,10 @@ class _Auditor:
                 bound, plan = cheaper, better
         source = self._source(one, computation)
         op_name = _quoted(one.attributes.get("metadata", ""), "op_name")
-        return Line(one.kind, self.over(one), source, op_name, times, moved * times, math.ceil(bound * times), tuple(findings), plan)
+        return RedistributionRow(one.kind, self.over(one), source, op_name, times, moved * times, math.ceil(bound * times), tuple(findings), plan)
 
     def over(self, one: Instruction) -> str:
-        """The axes over which groups are, or the groups themselves."""
+        """Returns the axes over which the groups communicate, or the groups themselves."""
         groups = one.groups(self.module.devices)
         if one.kind == "collective-permute":
             pairs = [(group[0], group[1]) for group in groups if group[0] != group[1]]
@@ -191,7 +194,7 @@ class _Auditor:
         return ",".join(axes) if axes else " ".join("{" + ",".join(map(str, group)) + "}" for group in groups)
 
     def _source(self, one: Instruction, computation: Computation) -> tuple[str, int] | None:
-        """Whose line it is; of what the partitioner put in between, whose value it moves, or who wants it."""
+        """Returns the source line of an instruction, or if it has none that of an operand or a user."""
         found = self.module.source(one)
         for name in one.operands:
             found = found or self.module.source(computation.instructions[name])
@@ -200,7 +203,7 @@ class _Auditor:
         return found
 
     def _axes(self, groups: list[list[int]]) -> tuple[str, ...]:
-        """The axes whose groups these are."""
+        """Returns the axes whose groups these are, or an empty tuple."""
         wanted = {frozenset(group) for group in groups}
         if self.mesh is None:
             return ()
@@ -211,7 +214,7 @@ class _Auditor:
         return ()
 
     def _axes_between(self, pairs: list[tuple[int, int]]) -> tuple[str, ...]:
-        """The axes along which ranks of pairs differ."""
+        """Returns the axes along which the ranks of a pair differ."""
         if self.mesh is None:
             return ()
         differ = set()
@@ -221,7 +224,7 @@ class _Auditor:
         return tuple(name for name in self.mesh.names if name in differ)
 
     def _varies_over(self, numbers: Sequence[int]) -> tuple[str, ...]:
-        """The axes along which some rank has another number than its neighbour."""
+        """Returns the axes along which these numbers, one per rank, vary."""
         if self.mesh is None:
             return ()
         box = np.asarray(numbers).reshape(self.mesh.shape)
@@ -232,7 +235,7 @@ class _Auditor:
     def _findings(
         self, one: Instruction, computation: Computation, times: int, moved: int
     ) -> Iterator[tuple[float, str, Plan | None]]:
-        """What is wasted: the bytes that would do in each turn, a sentence, and the plan that does."""
+        """Yields each waste: the bytes that suffice in one run, a message, and the better plan."""
         groups = one.groups(self.module.devices)
         over = self.over(one)
         operands = [self.numbering.of(computation, name) for name in one.operands]
@@ -275,7 +278,7 @@ class _Auditor:
     def _sliced(
         self, one: Instruction, computation: Computation, moved: int, groups: list[list[int]], over: str, members: int
     ) -> Iterator[tuple[float, str, Plan | None]]:
-        """Everything is brought to everybody, and each takes a part."""
+        """Finds collectives that bring the whole value to all ranks, which then take only a part of it."""
         if one.kind not in ("all-reduce", "all-gather"):
             return
         taken = self._used(computation, one.name, None, 0)
@@ -297,7 +300,7 @@ class _Auditor:
     def _better(
         self, one: Instruction, computation: Computation, taken: _Slice, groups: list[list[int]]
     ) -> Plan | None:
-        """The plan from what ranks have to what they take, where both are shardings."""
+        """Returns the plan from the ranks' operand to the parts that they take, if both are shardings."""
         axes = self._axes(groups)
         if self.mesh is None or not axes or taken.dim is None or taken.begins is None:
             return None
@@ -320,7 +323,7 @@ class _Auditor:
         return made if made is not None and math.isclose(taken.share, 1 / share) else None
 
     def _widened(self, one: Instruction, computation: Computation, moved: int) -> Iterator[tuple[float, str, Plan | None]]:
-        """Moved in a wide type, and made from a narrow one just before."""
+        """Finds collectives in a wide type whose operand was converted from a narrow one just before."""
         if one.kind in ("all-reduce", "reduce-scatter"):
             return
         for name in one.operands:
@@ -332,7 +335,7 @@ class _Auditor:
                 return
 
     def _converted_from(self, computation: Computation, one: Instruction) -> Any:
-        """The array that an instruction only converts, if it does that."""
+        """Returns the array that an instruction only converts, or None."""
         if one.opcode == "fusion":
             inner = next((self.module.computations[name] for name in one.called() if name in self.module.computations), None)
             return None if inner is None else self._converted_from(inner, inner.root)
@@ -345,7 +348,7 @@ class _Auditor:
     def _in_two(
         self, one: Instruction, computation: Computation, moved: int, over: str, members: int
     ) -> Iterator[tuple[float, str, Plan | None]]:
-        """A sum over some axes of a sum over others."""
+        """Finds an all-reduce over some axes directly after one over others."""
         if one.kind != "all-reduce" or len(one.operands) != 1:
             return
         first = computation.instructions[one.operands[0]]
@@ -360,7 +363,7 @@ class _Auditor:
             yield rest, f"a sum over {over} of a sum over {self.over(first)}: one over both receives {both:,.0f} B", None
 
     def _used(self, computation: Computation, name: str, up: tuple[Computation, str, Any] | None, depth: int) -> _Slice:
-        """How much of a value each rank takes, where it takes only a part that depends on the rank."""
+        """Returns the share of a value that each rank uses, if that part depends on the rank."""
         whole = _Slice(1.0, None, None)
         one = computation.instructions[name]
         if depth > 60:
@@ -371,7 +374,7 @@ class _Auditor:
         for user in computation.users[name]:
             if user.opcode in _PASSES:
                 taken = self._used(computation, user.name, up, depth + 1)
-                # Of a value whose dims are others nobody says along which the part is.
+                # The instruction changes the dims, so the dim of the part is unknown.
                 found.append(taken if user.opcode in ("copy", "convert") else dataclasses.replace(taken, dim=None))
             elif user.opcode == "dynamic-slice" and user.operands[0] == name:
                 found.append(self._slice(computation, one, user))
@@ -389,7 +392,7 @@ class _Auditor:
         return _Slice(min(sum(taken.share for taken in found), 1.0), None, None)
 
     def _slice(self, computation: Computation, one: Instruction, user: Instruction) -> _Slice:
-        """The part that a slice takes, if ranks differ in where it begins."""
+        """Returns the part that a slice takes, if its begin differs among ranks."""
         begins = [self.numbering.of(computation, name) for name in user.operands[1:]]
         shorter = [at for at, (a, b) in enumerate(zip(one.shapes[0].dims, user.shapes[0].dims, strict=True)) if a != b]
         differ = [value for value in begins if isinstance(value, tuple) and len(set(value)) > 1]
@@ -401,7 +404,7 @@ class _Auditor:
 
 
 def _copies(numbers: Sequence[int]) -> int:
-    """How often every number is there, if each is equally often."""
+    """Returns how often every number occurs if all occur equally often, else 1."""
     counts = set(Counter(numbers).values())
     return counts.pop() if len(counts) == 1 else 1
 
@@ -432,7 +435,7 @@ def _quoted(text: str, key: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class _Suspect:
-    """A result of which two ranks are said to hold the same, and may not."""
+    """A result that is declared equal on two ranks, and may differ."""
 
     number: int
     path: str
@@ -464,7 +467,7 @@ def _suspects(module: Module, numbering: Numbering, compiled: Any) -> list[_Susp
 
 
 def _region_of_ranks(of: NamedSharding, local: Sequence[int]) -> list[str]:
-    """What every rank of a mesh holds, as a text that is equal where that is the same."""
+    """Describes each rank's region by a text; ranks with equal regions have equal texts."""
     axes = our_mesh(of.mesh)
     cuts: list[tuple[str, ...]] = []
     for entry in of.spec.partitions:
@@ -475,7 +478,7 @@ def _region_of_ranks(of: NamedSharding, local: Sequence[int]) -> list[str]:
 
 
 def _confirmed(suspects: list[_Suspect], compiled: Any, args: Any, kwargs: Any) -> list[str]:
-    """Runs the function, and says which suspects have replicas that differ."""
+    """Runs the function, and reports the suspects whose replicas differ."""
     args, kwargs = jax.tree.map(_given, (args, kwargs))
     results = jax.tree.leaves(compiled(*args, **kwargs))
     found = []
@@ -496,7 +499,10 @@ def _confirmed(suspects: list[_Suspect], compiled: Any, args: Any, kwargs: Any) 
 
 
 def _near(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two shards are the same but for the order of sums, which changes a few bits; what was forgotten changes more."""
+    """Compares two shards up to rounding.
+
+    Another order of summation changes a few bits; a forgotten reduction changes more.
+    """
     if a.dtype.kind not in "fcV":
         return np.array_equal(a, b)
     wide = np.complex128 if a.dtype.kind == "c" else np.float64
@@ -504,7 +510,7 @@ def _near(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def _given(leaf: Any) -> Any:
-    """The argument, a copy where it may be donated, or random numbers where only its shape was given."""
+    """Returns the argument, as a copy if it may be donated; random numbers if only its shape was given."""
     if isinstance(leaf, jax.ShapeDtypeStruct):
         if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             seeds = jax.random.key(0) if leaf.shape == () else jax.random.split(jax.random.key(0), leaf.shape)

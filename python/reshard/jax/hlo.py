@@ -1,4 +1,4 @@
-"""The text of a compiled module: its instructions, its collectives, what these move, and whose line of code they come from."""
+"""A parser of compiled modules: instructions, collectives, received bytes, and source lines."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _WIDTHS = {"pred": 1.0, "token": 0.0, "opaque": 0.0, "bf16": 2.0}
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """An array of a result: its element type by XLA's name, and its extents."""
+    """An array of a result: XLA's name of its element type, and its extents."""
 
     dtype: str
     dims: tuple[int, ...]
 
     @property
     def bytes(self) -> int:
-        """What it takes; half a byte for elements of four bits."""
+        """Its size in bytes; a four-bit element counts as half a byte."""
         width = _WIDTHS.get(self.dtype)
         if width is None:
             digits = re.match(r"[a-z]+(\d+)", self.dtype)
@@ -54,16 +54,16 @@ class Instruction:
 
     @functools.cached_property
     def kind(self) -> str:
-        """The opcode, without what says that it is begun here and done elsewhere."""
+        """The opcode, without the suffix of an asynchronous start."""
         return self.opcode.removesuffix("-start")
 
     @functools.cached_property
     def is_collective(self) -> bool:
-        """Whether ranks are waited for; the end of one that was begun before is none."""
+        """True for collectives that wait for other ranks; False for the `-done` of an asynchronous one."""
         return self.kind in COLLECTIVES
 
     def called(self) -> list[str]:
-        """The computations that it calls."""
+        """Returns the names of the computations that it calls."""
         found = []
         for key in ("calls", "to_apply", "body", "condition", "branch_computations", "true_computation", "false_computation"):
             found += re.findall(r"%?([\w.\-]+)", self.attributes.get(key, ""))
@@ -71,12 +71,12 @@ class Instruction:
 
     @property
     def trips(self) -> int | None:
-        """How often a loop runs, where XLA knows it."""
+        """The number of iterations of a loop, if XLA knows it."""
         found = re.search(r'"known_trip_count":\{"n":"(\d+)"\}', self.attributes.get("backend_config", ""))
         return None if found is None else int(found[1])
 
     def groups(self, devices: int) -> list[list[int]]:
-        """Who takes part together, in the group's order; of a permute the pairs (from, to)."""
+        """Returns the groups of communicating ranks, in the written order; for a permute pairs (from, to)."""
         if self.kind == "collective-permute":
             return [[int(a), int(b)] for a, b in re.findall(r"\{(\d+),(\d+)\}", self.attributes.get("source_target_pairs", ""))]
         text = self.attributes.get("replica_groups", "{}")
@@ -85,7 +85,7 @@ class Instruction:
         return replica_groups(text, self.attributes.get("device_ids"))
 
     def received_bytes(self, devices: int) -> int:
-        """What the rank that receives most receives: nobody is sent what he has."""
+        """Returns the largest number of bytes that a rank receives; no rank receives data that it has."""
         groups = self.groups(devices)
         if self.kind == "collective-permute":
             return self.result_bytes if any(a != b for a, b in groups) else 0
@@ -101,7 +101,7 @@ class Instruction:
 
     @property
     def result_bytes(self) -> int:
-        """What it makes; of a collective that is only begun, without the operands that stand beside that."""
+        """The size of the result in bytes; without the operands that an asynchronous start also returns."""
         shapes = self.shapes
         if self.opcode.endswith("-start") and self.kind in ("all-gather", "collective-permute"):
             shapes = shapes[len(self.operands) : 2 * len(self.operands)]
@@ -110,25 +110,25 @@ class Instruction:
 
 @dataclasses.dataclass
 class Computation:
-    """Instructions by their names, in order."""
+    """A named sequence of instructions, by name and in order."""
 
     name: str
     instructions: dict[str, Instruction]
 
     @functools.cached_property
     def root(self) -> Instruction:
-        """What it results in."""
+        """The instruction that computes its result."""
         return next(one for one in reversed(self.instructions.values()) if one.is_root)
 
     @functools.cached_property
     def parameters(self) -> list[Instruction]:
-        """What it takes, in order."""
+        """Its parameters, in order."""
         listed = [one for one in self.instructions.values() if one.opcode == "parameter"]
         return sorted(listed, key=lambda one: int(one.literal))
 
     @functools.cached_property
     def users(self) -> dict[str, list[Instruction]]:
-        """Who reads each instruction."""
+        """The instructions that read each instruction."""
         found: dict[str, list[Instruction]] = {name: [] for name in self.instructions}
         for one in self.instructions.values():
             for operand in dict.fromkeys(one.operands):
@@ -137,7 +137,7 @@ class Computation:
 
     @functools.cached_property
     def text(self) -> str:
-        """What it computes, names left out: equal for computations that compute the same."""
+        """Its code without names: equal for computations that compute equal results."""
         numbers = {name: number for number, name in enumerate(self.instructions)}
         return ";".join(
             f"{one.opcode}{one.shapes}({[numbers[o] for o in one.operands]}){one.literal}{meaning(one)}"
@@ -146,7 +146,7 @@ class Computation:
 
 
 def meaning(one: Instruction) -> str:
-    """The attributes that say what an instruction computes, and not where it comes from or what it calls."""
+    """Returns the attributes that determine the result, without source locations and called computations."""
     left_out = {"metadata", "channel_id", "sharding", "backend_config", "frontend_attributes", "calls", "to_apply", "body", "condition"}
     return ",".join(f"{key}={value}" for key, value in sorted(one.attributes.items()) if key not in left_out)
 
@@ -183,7 +183,7 @@ class Module:
             raise refused("hlo", "this is no text of a compiled module: give what compiled.as_text() says")
 
     def collectives(self, of: Computation | None = None, times: int = 1) -> Iterator[tuple[Instruction, Computation, int]]:
-        """Every collective with the computation that it is in and how often it runs, 1 for loops whose length nobody knows."""
+        """Yields every collective, its computation and its run count; loops of unknown length count once."""
         computation = self.entry if of is None else of
         for one in computation.instructions.values():
             if one.is_collective:
@@ -194,11 +194,11 @@ class Module:
                         yield from self.collectives(self.computations[name], times * (one.trips or 1))
 
     def received_bytes(self) -> int:
-        """What a device receives while the module runs once."""
+        """Returns the bytes that a device receives while the module runs once."""
         return sum(one.received_bytes(self.devices) * times for one, _, times in self.collectives())
 
     def source(self, one: Instruction) -> tuple[str, int] | None:
-        """The file and the line of whoever called: the innermost that is neither JAX's nor this package's."""
+        """Returns the caller's file and line: the innermost frame outside of JAX and this package."""
         metadata = one.attributes.get("metadata", "")
         plain = re.search(r'source_file="([^"]*)".*?source_line=(\d+)', metadata)
         if plain and not _is_library(plain[1]):
@@ -211,7 +211,7 @@ class Module:
             file = self.tables.get("FileNames", {}).get(place.get("file_name_id", 0), "").strip('"')
             if file and not _is_library(file):
                 return file, place.get("line", 0)
-            # Parents are counted from 1, and 1 says that there is none.
+            # Parents are counted from 1; the default 1 means that the frame has no parent.
             number = at.get("parent_frame_id", 1) - 1
         return None
 
@@ -228,7 +228,7 @@ def _is_library(file: str) -> bool:
 
 
 def replica_groups(text: str, devices: str | None = None) -> list[list[int]]:
-    """The groups that XLA writes, each in its own order, which `reshard.ProcessGroups` does not keep.
+    """Parses XLA's groups, each in its written order, which `reshard.ProcessGroups` does not retain.
 
     ```text
     {{0,1},{2,3}}     [4,2]<=[2,4]T(1,0)                                 lists; an iota, reshaped and transposed
@@ -247,7 +247,8 @@ def replica_groups(text: str, devices: str | None = None) -> list[list[int]]:
     sizes = [(name, int(size)) for name, size in re.findall(r"'([^']*)'=(\d+)", axes)]
     count = math.prod(size for _, size in sizes)
     ids = np.arange(count) if devices is None else _iota(devices.removeprefix("(").partition(") {")[0])
-    # A dim for what is outside of a part of an axis, for the part, and for what is inside; then the parts are the last.
+    # For a part of an axis, use three dims: outside of the part, the part, and inside of it. The parts become
+    # the last dims.
     shape_of: list[int] = []
     where: dict[str, list[tuple[int, int]]] = {}
     wanted = re.findall(r"'([^']*)'(?::\((\d+)\)(\d+))?", along)
@@ -267,7 +268,7 @@ def replica_groups(text: str, devices: str | None = None) -> list[list[int]]:
 
 
 def _iota(text: str) -> Any:
-    """The numbers of `[2,4]T(1,0)`: those from 0 on, in a box whose dims are put in another order."""
+    """Evaluates `[2,4]T(1,0)`: an iota in a box of these extents, transposed and flattened."""
     box, _, order = text.partition("T")
     shape = [int(n) for n in re.findall(r"\d+", box)]
     numbers = np.arange(math.prod(shape)).reshape(shape)
@@ -275,7 +276,7 @@ def _iota(text: str) -> Any:
 
 
 def _closing(text: str, at: int) -> int:
-    """One past the bracket that closes the one at a place; brackets in quotes are none."""
+    """Returns the index after the bracket that closes the one at `at`; brackets in quotes do not count."""
     depth = 0
     quoted = False
     for i in range(at, len(text)):
@@ -292,7 +293,7 @@ def _closing(text: str, at: int) -> int:
 
 
 def _split(text: str) -> list[str]:
-    """The parts between commas that are in no bracket and in no quotes."""
+    """Splits a text at the commas outside of brackets and quotes."""
     parts, begin, i = [], 0, 0
     while i < len(text):
         if text[i] in "({[":
@@ -317,7 +318,7 @@ def _shapes(text: str) -> list[Shape]:
 
 
 def _instruction(line: str) -> Instruction:
-    # Numbers of the elements of tuples, which XLA writes as comments.
+    # Remove the indices of tuple elements, which XLA writes as comments.
     line = re.sub(r"/\*index=\d+\*/", "", line)
     name, rest = line.strip().split(" = ", 1)
     is_root = name.startswith("ROOT ")

@@ -1,9 +1,11 @@
-"""Which ranks compute the same: a number for each value on each rank, equal only where the values are.
+"""Value numbering across ranks: a number for each value on each rank; equal numbers imply equal values.
 
-Every rank runs one program, so what differs begins with what ranks hold and with their own numbers. A value's number is that of its
-operation and of the numbers of its operands; a sum over a group has that of its terms in any order, a gather of its parts in
-theirs. Small integers are computed, so that offsets looked up by a rank's number differ only where they do. Different numbers may
-still be equal values: what follows from them is a suspicion, and what follows from equal ones is so.
+Every rank runs one program, so all differences originate in the ranks' shards and in their rank numbers. A
+value's number is determined by its operation and by the numbers of its operands. A reduction over a group has
+the number of its partial values in any order, a gather that of its parts in their order. Small integers are
+computed, so that offsets that are indexed by the rank differ only where their values do. Different numbers
+may still be equal values: a conclusion from them is only a suspicion, and a conclusion from equal numbers is
+certain.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ import numpy as np
 
 from reshard.jax.hlo import Computation, Instruction, Module, meaning
 
-# A number for each rank, or a value for each part of a tuple.
+# A number for each rank, or a value for each element of a tuple.
 Value: TypeAlias = "tuple[int, ...] | list[Value]"
 
 _SAME = {"copy", "opt-barrier", "optimization-barrier", "after-all", "add-dependency"}
-_MOST = 4096  # elements of integers that are computed
+_MOST = 4096  # maximum number of elements of integer arrays that are computed
 
 _ARITHMETIC: dict[str, Callable[..., Any]] = {
     "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "minimum": np.minimum, "maximum": np.maximum,
@@ -40,24 +42,24 @@ class Numbering:
     """The values of a module on every rank."""
 
     def __init__(self, module: Module, held: Sequence[Sequence[Hashable]]) -> None:
-        """`held` says of each parameter what every rank holds of it: equal where ranks hold the same."""
+        """`held` identifies every rank's region of each parameter: equal entries are equal regions."""
         self.module = module
         self.ranks = module.devices
         self._numbers: dict[Hashable, int] = {}
-        self._loops: list[frozenset[str]] = []  # which loops a value changes in, by its number
+        self._loops: list[frozenset[str]] = []  # the loops in which a value changes, by its number
         self._known: dict[int, Any] = {}
-        self.values: dict[str, dict[str, Value]] = {}  # of each computation, when it was gone through last
+        self.values: dict[str, dict[str, Value]] = {}  # of each computation, from its last evaluation
         given: list[Value] = [
             tuple(self._number(("held", number, what)) for what in of) for number, of in enumerate(held)
         ]
         self.result = self._run(module.entry, given)
 
     def of(self, computation: Computation, name: str) -> Value:
-        """The value of an instruction."""
+        """Returns the value of an instruction."""
         return self.values[computation.name][name]
 
     def changes_in(self, value: Value) -> frozenset[str]:
-        """The loops in whose turns a value may differ."""
+        """Returns the loops in which a value may differ between iterations."""
         return frozenset().union(*(self._loops[number] for numbers in parts(value) for number in numbers))
 
     def _number(self, of: Hashable, *, loops: frozenset[str] = frozenset(), parts: Sequence[int] = ()) -> int:
@@ -117,13 +119,13 @@ class Numbering:
         return self._number(("constant", shape, one.literal if "..." not in one.literal else one.name))
 
     def _each(self, one: Instruction, operands: list[Value]) -> Value:
-        """An operation that every rank computes by itself."""
+        """Numbers an operation that every rank computes by itself."""
         ranks = [[_flat_at(value, rank) for value in operands] for rank in range(self.ranks)]
         computed = self._computed(one, ranks) if operands and not one.is_tuple else None
         if computed is not None:
             return computed
         what = (one.opcode, tuple(one.shapes), meaning(one), tuple(c.text for c in self._called(one)))
-        # Numbers drawn from a device's own state are nobody else's.
+        # Numbers drawn from a device's own state differ on every rank.
         own = one.opcode == "rng"
 
         def number(rank: int, part: int) -> int:
@@ -134,7 +136,7 @@ class Numbering:
         return list(made) if one.is_tuple else made[0]
 
     def _computed(self, one: Instruction, ranks: list[list[list[int]]]) -> Value | None:
-        """The operation on integers that are known, if it is one."""
+        """Computes an operation on known integers; None for other operations."""
         shape = one.shapes[0]
         if shape.dtype not in _INTEGERS or np.prod(shape.dims) > _MOST:
             return None
@@ -164,7 +166,7 @@ class Numbering:
             for group in groups:
                 for place, rank in enumerate(group):
                     if one.kind == "all-to-all" and len(operands) == len(group) and one.is_tuple:
-                        # The part-th result is what the part-th member has for this place.
+                        # Result `part` is the operand of member `part` at this rank's position in the group.
                         terms: tuple[int, ...] = (flat[place][group[part]][0],)
                         row[rank] = terms[0]
                         continue
@@ -178,7 +180,11 @@ class Numbering:
         return list(made) if one.is_tuple and len(made) > 1 else made[0]
 
     def _loop(self, one: Instruction, start: Value) -> Value:
-        """A loop: what no turn changes is what it was, and else ranks are alike where they began alike and stay so."""
+        """Numbers the results of a loop.
+
+        A value that no iteration changes is the initial one. For others, two ranks have equal values if they
+        began with equal values and each iteration preserves that.
+        """
         body = self.module.computations[one.attributes["body"].lstrip("%")]
         begun = start if isinstance(start, list) else [start]
         state: list[Value] = list(begun)
@@ -191,7 +197,7 @@ class Numbering:
                 if isinstance(value, list) or isinstance(before, list) or value == before:
                     continue
                 joint: list[Hashable] = [(a, b, c) for a, b, c in zip(before, value, begun[at], strict=True)]
-                # Numbers of classes, not of values: those change with each turn.
+                # Compare equivalence classes of ranks, not value numbers, which change with each iteration.
                 first = {what: joint.index(what) for what in joint}
                 now: list[Hashable] = [first[what] for what in joint]
                 if classes[at] != now:
@@ -232,5 +238,5 @@ def _flat_at(value: Value, rank: int) -> list[int]:
 
 
 def parts(value: Value) -> list[tuple[int, ...]]:
-    """The numbers of a value on all ranks, for each part of a tuple."""
+    """Returns the numbers of a value on all ranks, for each element of a tuple."""
     return [value] if isinstance(value, tuple) else [numbers for part in value for numbers in parts(part)]

@@ -1,6 +1,7 @@
-"""Programs from functions of JAX: a jaxpr's equations as ops of ours, on tensors that are written down.
+"""Programs from functions of JAX: the equations of a jaxpr are translated to ops on traced tensors.
 
-What nobody said, JAX's tracing included, is chosen by elaboration; gradients are ours and not `jax.grad`'s.
+The sharding solver chooses all types that are not given. JAX's tracing does not fix any; gradients are
+derived by this library and not by `jax.grad`.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 import reshard
-from reshard import DType, Elaborator, Program
+from reshard import DType, ShardingSolver, Program
 from reshard._refusals import refused
-from reshard._trace import Tensor, gradient, moved, ops
+from reshard._trace import Tensor, gradient, redistribute, ops
 from reshard.jax.specs import dtype, mesh, typed
 
 _UNARY = {name: name for name in (
@@ -31,24 +32,25 @@ _BINARY = {"add": "add", "add_any": "add", "sub": "sub", "mul": "mul", "div": "d
 _REDUCES = {"reduce_sum": "sum", "reduce_max": "amax", "reduce_min": "amin", "reduce_prod": "prod"}
 _SAME = {"copy", "copy_p", "optimization_barrier"}
 _CALLS = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "remat", "remat2", "checkpoint"}
-# What `reshard.program` calls arguments of its own.
-_TAKEN = {"source", "function", "mesh", "meshes", "table", "elaborator", "moves", "topology"}
+# The parameter names of `reshard.program`, which inputs cannot have.
+_TAKEN = {"source", "function", "mesh", "meshes", "table", "solver", "implicit_redistribution", "topology"}
 
 
 def program(
     function: Callable[..., Any],
     *args: Any,
     wrt: Sequence[str] = (),
-    elaborator: Elaborator | None = None,
-    moves: str = "any",
+    solver: ShardingSolver | None = None,
+    implicit_redistribution: str = "allow",
 ) -> Program:
-    """The program of a function of JAX: checked, and differentiated by us.
+    """Returns the program of a function of JAX: checked, and differentiated by this library.
 
-    Arguments are arrays, or `jax.ShapeDtypeStruct(shape, dtype, sharding=..)`, or trees of them; their shardings, all on one mesh, are
-    the types of inputs, which are called by the function's parameters and their keys, `w.0`. Results are `out`, or `out0`, `out1` ..
-    With `wrt` the function gives one number, and the gradients with respect to these inputs are made too, called `dw`.
+    Arguments are arrays, or `jax.ShapeDtypeStruct(shape, dtype, sharding=..)`, or trees of them. Their
+    shardings, all on one mesh, are the types of the inputs. Inputs are named by the function's parameters and
+    their keys, `w.0`. Results are `out`, or `out0`, `out1` .. With `wrt` the function returns one number, and
+    the program also computes the gradients with respect to these inputs, called `dw`.
     """
-    # Numbers are arrays without dims, as they are to JAX.
+    # JAX treats numbers as arrays without dims.
     args = jax.tree.map(lambda leaf: leaf if hasattr(leaf, "shape") else jnp.asarray(leaf), args)
     leaves, tree = jax.tree_util.tree_flatten_with_path(args)
     names = [_name(path, _parameters(function)) for path, _ in leaves]
@@ -73,23 +75,23 @@ def program(
         if loss is None or loss.shape != ():
             raise refused("program", "a gradient is of one number: let the function give that alone")
         slopes = gradient(loss, [tensors[name] for name in wrt])
-        # A copy, which nothing backward reads: what is read last there has no memory at the end.
+        # A copy that backward does not read: a value that backward reads last may have no memory at the end.
         return {"out": ops("clone", loss), **{f"d{name}": slope for name, slope in zip(wrt, slopes, strict=True)}}
 
     inputs: dict[str, Any] = {
         name: (dtype(leaf.dtype), leaf.shape, _type(leaf, axes)) for name, (_, leaf) in zip(names, leaves, strict=True)
     }
-    return reshard.program(run, mesh(axes), elaborator=elaborator, moves=moves, **inputs)
+    return reshard.program(run, mesh(axes), solver=solver, implicit_redistribution=implicit_redistribution, **inputs)
 
 
 def _parameters(function: Callable[..., Any]) -> list[str]:
-    """What arguments are called: those that `*args` takes have no names of their own."""
+    """Returns the parameter names of arguments; those that `*args` takes have no names."""
     every = inspect.signature(function).parameters.values()
     return [one.name for one in every if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
 
 
 def _has_no_branches(jaxpr: Any) -> None:
-    """Refuses loops and branches by their own names, and not by those of what leads to them."""
+    """Rejects loops and branches by name, before an error could name their surroundings instead."""
     for equation in jaxpr.eqns:
         if (name := equation.primitive.name) in ("cond", "while", "scan"):
             raise _no_op(name)
@@ -104,7 +106,7 @@ def _has_no_branches(jaxpr: Any) -> None:
 
 
 def _inner(params: Any) -> tuple[Any, Sequence[Any]]:
-    """The jaxpr that a call is of, and its constants."""
+    """Returns the jaxpr that a call runs, and its constants."""
     inner = params.get("call_jaxpr", params.get("jaxpr", params.get("fun_jaxpr")))
     return getattr(inner, "jaxpr", inner), getattr(inner, "consts", ())
 
@@ -136,7 +138,7 @@ def _type(leaf: Any, axes: Any) -> str:
 
 
 def _run(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], axes: Any) -> list[Any]:
-    """The results of a jaxpr: tensors that are written down, and arrays where no input has a part."""
+    """Evaluates a jaxpr: returns traced tensors, and arrays for values that depend on no input."""
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, args, strict=True))
 
     def read(atom: Any) -> Any:
@@ -159,7 +161,7 @@ def _equation(equation: Any, given: list[Any], axes: Any) -> list[Any]:
         return given
     makes = equation.outvars[0].aval
     made = _op(name, params, given, makes, axes)
-    # An op of ours makes what its operands are of; JAX may have been told otherwise.
+    # The table's op computes its element type from its operands; JAX may request another one.
     if _dtype(made) != dtype(makes.dtype):
         raise _no_op(name, f"to {makes.dtype} of {_dtype(made).name}")
     return [made]
@@ -209,7 +211,7 @@ def _op(name: str, params: Any, given: list[Any], makes: Any, axes: Any) -> Any:
             wanted = params.get("sharding", params.get("dst_sharding"))
             if mesh(wanted.mesh) != mesh(axes):
                 raise refused("mesh", f"{name} is on the mesh {wanted.mesh}, and the inputs are on {axes}: put all on one")
-            return moved(x, str(typed(wanted, tuple(makes.shape))))
+            return redistribute(x, str(typed(wanted, tuple(makes.shape))))
     raise _no_op(name)
 
 
@@ -228,7 +230,7 @@ def _tensors(name: str, given: list[Any]) -> list[Any]:
 
 
 def _number(value: Any) -> float | None:
-    """The one number that an array is full of, if it is."""
+    """Returns the number that all elements of an array are equal to, or None."""
     if isinstance(value, Tensor):
         return None
     flat = np.asarray(value).reshape(-1)
@@ -287,7 +289,7 @@ def _broadcast(x: Any, shape: list[int], dims: list[int]) -> Any:
 
 
 def _product(numbers: Any, left: int, right: int) -> str:
-    """A product as an equation: batch dims first, then the rest of the left and of the right."""
+    """Returns a product as an equation: batch dims first, then the other left and the other right dims."""
     (over_left, over_right), (batch_left, batch_right) = numbers
     letters = iter(string.ascii_lowercase)
     a: dict[int, str] = {}

@@ -1,8 +1,8 @@
-"""Meshes, shardings and types of JAX as ours, and back.
+"""Conversion of meshes, shardings and types between JAX and this library.
 
-The rank of a device is its place in the mesh's flat list of devices. A mesh axis that is `unreduced` in a spec has terms, `P(sum)`;
-one that is `reduced` has replicas whose gradients are terms; any other that a spec leaves out has replicas whose gradients are
-replicas, our `I`.
+The rank of a device is its position in the mesh's flat list of devices. A mesh axis that is `unreduced` in a
+spec holds partial values, `P(sum)`. One that is `reduced` has replicas with partial gradients. Any other axis
+that a spec leaves out has replicas with replicated gradients, `I`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 from jax.sharding import Mesh as DeviceMesh
 
 import reshard
-from reshard import Mesh, ReshardError, Sharding, Type
+from reshard import Mesh, ReshardError, Sharding, ShardingType
 from reshard._refusals import counted, refused
 
 AnyMesh = Any  # jax.sharding.Mesh or AbstractMesh
 
 
 def mesh(of: AnyMesh, devices: Sequence[Any] | None = None) -> Mesh:
-    """The axes of a mesh of JAX over the ranks 0, 1, 2 .. of its devices, or over their places among these devices."""
+    """Returns the axes of a JAX mesh over ranks 0, 1, 2 .. of its devices, or over positions in `devices`."""
     if not isinstance(of, (DeviceMesh, AbstractMesh)):
         raise TypeError(f"a mesh of JAX is taken, not {type(of).__name__}")
     for name in of.axis_names:
@@ -43,11 +43,11 @@ def mesh(of: AnyMesh, devices: Sequence[Any] | None = None) -> Mesh:
 
 
 def device_mesh(of: Mesh | str, devices: Sequence[Any] | None = None, axis_types: Sequence[Any] | None = None) -> DeviceMesh:
-    """A mesh of JAX with our axes, where rank r is `devices[r]`, of all devices if none are given; its axes are Explicit."""
+    """Returns a JAX mesh with these axes, all Explicit; rank r is `devices[r]`, by default of all devices."""
     of = Mesh(of)
     listed = list(jax.devices() if devices is None else devices)
-    if of.world > len(listed):
-        raise refused("mesh", f"the mesh {of} has the rank {of.world - 1}, and there is no device for it among {counted(len(listed), 'device')}")
+    if of.world_size > len(listed):
+        raise refused("mesh", f"the mesh {of} has the rank {of.world_size - 1}, and there is no device for it among {counted(len(listed), 'device')}")
     placed = np.empty(len(of), dtype=object)
     placed[:] = [listed[rank] for rank in of.ranks]
     types = tuple(axis_types or [AxisType.Explicit] * len(of.names))
@@ -55,7 +55,7 @@ def device_mesh(of: Mesh | str, devices: Sequence[Any] | None = None, axis_types
 
 
 def _named(of: Any) -> tuple[AnyMesh, PartitionSpec]:
-    """The mesh and the spec of a NamedSharding, or of something that has one."""
+    """Returns the mesh and the spec of a NamedSharding, or of an object that has one."""
     of = of if isinstance(of, jax.sharding.Sharding) else getattr(of, "sharding", of)
     if not isinstance(of, NamedSharding):
         raise refused("sharding", f"{type(of).__name__} names no axes of a mesh: put the array on one with jax.device_put first")
@@ -63,7 +63,7 @@ def _named(of: Any) -> tuple[AnyMesh, PartitionSpec]:
 
 
 def _by_tensor(said: PartitionSpec, dims: int, partial: frozenset[str]) -> str:
-    """A spec in the notation by tensor, with these axes unreduced."""
+    """Returns a spec in the notation by tensor dims, with these axes unreduced."""
     if len(said.partitions) > dims:
         raise refused("sharding", f"{said} is of {counted(len(said.partitions), 'dim')}, and the tensor has {dims}")
     words = []
@@ -84,45 +84,45 @@ def _even(placed: Sharding, said: object) -> Sharding:
 
 
 def sharding(of: Any, shape: Sequence[int] | None = None, on: Mesh | None = None) -> Sharding:
-    """Who holds which elements under a NamedSharding, or of an array or a type that has one; `on` may be the mesh as ours."""
+    """Converts a NamedSharding, or that of an array or a type; `on` may give the converted mesh."""
     shape = of.shape if shape is None else shape
     axes, said = _named(of)
     text = _by_tensor(said, len(shape), said.unreduced)
     return _even(Sharding(mesh(axes) if on is None else on, tuple(shape), text), said)
 
 
-def typed(of: Any, shape: Sequence[int] | None = None) -> Type:
-    """Who holds a value, and who holds its gradient: `unreduced` and `reduced` axes included."""
+def typed(of: Any, shape: Sequence[int] | None = None) -> ShardingType:
+    """Returns the shardings of a value and of its gradient, with `unreduced` and `reduced` axes included."""
     shape = of.shape if shape is None else shape
     axes, said = _named(of)
     value = sharding(NamedSharding(axes, said), shape)
-    return Type.of(value, Sharding(value.mesh, value.shape, _by_tensor(said, len(shape), said.reduced)))
+    return ShardingType.of(value, Sharding(value.mesh, value.shape, _by_tensor(said, len(shape), said.reduced)))
 
 
-def named(of: Sharding | Type, on: AnyMesh) -> NamedSharding:
-    """A sharding, or a type, as one of JAX on a mesh that has the same axes."""
-    axes = (of.value if isinstance(of, Type) else of).mesh.axes
+def named(of: Sharding | ShardingType, on: AnyMesh) -> NamedSharding:
+    """Converts a sharding or a type to JAX, on a mesh that has the same axes."""
+    axes = (of.value if isinstance(of, ShardingType) else of).mesh.axes
     if dict(mesh(on).axes) != dict(axes):
         raise refused("mesh", f"{of} is on axes {axes}, and the mesh of JAX has {mesh(on).axes}")
     return NamedSharding(on, spec(of))
 
 
-def spec(of: Sharding | Type) -> PartitionSpec:
-    """The spec of a sharding or a type, read from the library's notation of it."""
-    partial = (of.value if isinstance(of, Type) else of).partial
+def spec(of: Sharding | ShardingType) -> PartitionSpec:
+    """Returns the spec of a sharding or a type, evaluated from the library's notation."""
+    partial = (of.value if isinstance(of, ShardingType) else of).partial
     if any(op != "sum" for op in partial.values()):
         raise refused("sharding", f"{of} has terms of {', '.join(sorted(set(partial.values())))}, and JAX has sums alone")
-    made: PartitionSpec = eval(of.partition_spec(), {"__builtins__": {}, "PartitionSpec": PartitionSpec})
+    made: PartitionSpec = eval(of.to_partition_spec(), {"__builtins__": {}, "PartitionSpec": PartitionSpec})
     return made
 
 
 def other_way(of: PartitionSpec) -> PartitionSpec:
-    """The spec that a gradient has: what was unreduced is reduced, and the other way round."""
+    """Returns the spec of the gradient: `unreduced` and `reduced` axes are swapped."""
     return PartitionSpec(*of.partitions, unreduced=of.reduced, reduced=of.unreduced)
 
 
 def dtype(of: Any) -> reshard.DType:
-    """The element type; of one that we do not know, the unsigned integers of its width, which can be moved and not added."""
+    """Converts an element type; an unknown one to unsigned integers of its width, for transfers only."""
     try:
         return reshard.DType(np.dtype(of))
     except (ReshardError, TypeError):

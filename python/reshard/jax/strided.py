@@ -1,7 +1,8 @@
-"""Strided views of flat arrays in traced code: what a call packs, and where it unpacks.
+"""Strided views of flat arrays in traced code: packing before a call, and unpacking after it.
 
-Loops are (extent, stride), the outermost first. Where their strides divide one another, as wherever shardings nest, a view is a
-reshape, a slice and a transposition; else it is a gather, of indices that are computed and never written into the program.
+Loops are (extent, stride), the outermost first. If their strides divide one another, as those of nested
+shardings do, a view is a reshape, a slice and a transpose. Otherwise it is a gather, whose indices are
+computed and are not constants of the program.
 """
 
 from __future__ import annotations
@@ -21,24 +22,24 @@ class Box:
 
     def __init__(self, sizes: list[int], strides: list[int], taken: list[int], order: list[int]) -> None:
         self.sizes = sizes  # the extents of the dims, the outermost first
-        self.strides = strides  # what a step along each dim advances
-        self.taken = taken  # how many of each dim a view has: 1 of those that are no loop
-        self.order = order  # for each loop that has more than one, its dim
+        self.strides = strides  # the elements that one step along each dim advances
+        self.taken = taken  # the extent of the view in each dim: 1 in dims that are not loops
+        self.order = order  # the dim of each loop with an extent above 1
 
     def at(self, start: Any) -> list[Any]:
-        """Where a view begins along each dim."""
+        """Returns the begin of a view along each dim."""
         return [start // stride % size for size, stride in zip(self.sizes, self.strides, strict=True)]
 
 
 def box(loops: Loops, starts: Iterable[int], length: int) -> Box | None:
-    """The box of these loops in a buffer of this length, if there is one."""
+    """Returns the box of these loops in a buffer of this length, or None."""
     known = [(extent, stride) for extent, stride in loops if extent > 1]
     sizes: list[int] = []
     strides: list[int] = []
     taken: list[int] = []
     dims: dict[int, int] = {}
     above = length
-    # From the outermost stride inward; what is between two strides is the extent of the outer one's dim.
+    # From the outermost stride inward; the ratio of two strides is the extent of the outer one's dim.
     for number in sorted(range(len(known)), key=lambda number: -known[number][1]):
         extent, stride = known[number]
         if stride <= 0 or above % stride or above // stride < extent:
@@ -62,7 +63,7 @@ def box(loops: Loops, starts: Iterable[int], length: int) -> Box | None:
 
 
 def _indices(loops: Loops, start: Any) -> Any:
-    """The elements of a view, computed: one number for each."""
+    """Computes the index of each element of a view."""
     shape = tuple(extent for extent, _ in loops)
     made = jnp.asarray(start, dtype="int32")
     for dim, (_, stride) in enumerate(loops):
@@ -71,7 +72,7 @@ def _indices(loops: Loops, start: Any) -> Any:
 
 
 def read(buffer: Any, loops: Loops, start: Any, starts: Iterable[int]) -> Any:
-    """The elements of a view in their order, whose start is one of `starts`, known or traced."""
+    """Reads the elements of a view in order; its start is one of `starts`, known or traced."""
     size = math.prod(extent for extent, _ in loops)
     if size == 0:
         return buffer[:0]
@@ -84,14 +85,14 @@ def read(buffer: Any, loops: Loops, start: Any, starts: Iterable[int]) -> Any:
         part = lax.slice(whole, begin, [b + n for b, n in zip(begin, found.taken, strict=True)])
     else:
         part = lax.dynamic_slice(whole, begin, found.taken)
-    # The dims of one element go; the others are put in the order of the loops.
+    # Drop the dims of one element, and put the others in the order of the loops.
     dims = sorted(found.order)
     part = part.reshape([found.taken[dim] for dim in dims])
     return part.transpose([dims.index(dim) for dim in found.order]).reshape(size)
 
 
 def write(buffer: Any, loops: Loops, start: int, elements: Any) -> Any:
-    """The buffer with these elements at the places of a view."""
+    """Returns the buffer with these elements written to a view."""
     if elements.size == 0:
         return buffer
     found = box(loops, [start], buffer.size)
@@ -106,7 +107,7 @@ def write(buffer: Any, loops: Loops, start: int, elements: Any) -> Any:
 
 
 def progression(numbers: Sequence[int]) -> list[tuple[int, int]] | None:
-    """The loops that run through these numbers from 0, if there are some."""
+    """Returns the loops that enumerate these numbers relative to the first, or None."""
     if len(numbers) == 1:
         return []
     step = numbers[1] - numbers[0]

@@ -1,6 +1,7 @@
 """A plan as traced code of one rank: every exchange is one call of `jax.lax` between two strided views.
 
-What ranks differ in are offsets: rows of tables of ranks x peers numbers, taken by the rank's own number. No table holds elements.
+Ranks differ only in offsets: rows of tables with ranks x peers numbers, indexed by the rank. No table holds
+elements.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _COMBINE: dict[str, Callable[[Any, Any], Any]] = {"sum": jnp.add, "prod": jnp.mu
 
 
 def identity(op: str, dtype: Any) -> Any:
-    """What changes nothing when it is combined; of a sum minus zero, which keeps the sign of a zero too."""
+    """Returns the identity of a reduction; minus zero for float sums, to preserve the sign of zeros."""
     kind = np.dtype(dtype)
     floats = jnp.issubdtype(kind, jnp.inexact)
     match op:
@@ -41,14 +42,14 @@ def identity(op: str, dtype: Any) -> Any:
 
 
 def combined(op: str) -> Callable[[Any, Any], Any]:
-    """How two terms combine."""
+    """Returns the function that combines two partial values."""
     if op not in _COMBINE:
         raise refused("op", f"JAX has no reduction {op}: {', '.join(_COMBINE)} are there")
     return _COMBINE[op]
 
 
 class _Table:
-    """A row of numbers for every rank; where all rows are equal, plain numbers."""
+    """A table with a row of numbers for every rank; if all rows are equal, its columns are plain numbers."""
 
     def __init__(self, rows: Sequence[Sequence[int]]) -> None:
         self.rows = np.asarray(rows, dtype=np.int32)
@@ -56,16 +57,16 @@ class _Table:
         self.is_constant = bool((self.rows == self.rows[:1]).all())
 
     def column(self, number: int) -> list[int]:
-        """What all ranks have in a column."""
+        """Returns the numbers of all ranks in a column."""
         return [int(value) for value in self.rows[:, number]]
 
     def at(self, rank: Any, number: int) -> Any:
-        """What this rank has in a column: a plain number where all ranks have the same."""
+        """Returns this rank's number in a column: a plain number if it is equal on all ranks."""
         column = self.rows[:, number]
         return int(column[0]) if (column == column[0]).all() else jnp.asarray(column)[rank]
 
     def row(self, rank: Any) -> Any:
-        """This rank's row."""
+        """Returns this rank's row."""
         return self.rows[0] if self.is_constant else jnp.asarray(self.rows)[rank]
 
 
@@ -79,8 +80,8 @@ class Exchange:
         self.op = call.op
         self.block = _outermost_first(call.block.leaves())
         self.block_size = math.prod(extent for extent, _ in self.block)
-        self.packs = _Table(call.packs)
-        self.lands = _Table(call.lands)
+        self.packs = _Table(call.source_offsets)
+        self.lands = _Table(call.arrival_order)
         self.unpack = [(view.offset, view.loops, len(view)) for view in call.unpack]
         self.combine = call.combine
         self.fill = call.fill
@@ -89,13 +90,13 @@ class Exchange:
         self.target_len = call.target_len
 
     def run(self, source: Any, rank: Any, axes: tuple[str, ...]) -> Any:
-        """The buffer after, of the buffer before."""
+        """Returns the buffer after the exchange, given the buffer before it."""
         received = self._call(self._packed(source, rank), axes)
         target = self._landed(received, rank, source.dtype)
         return target if self.divisor == 1 else target / jnp.asarray(self.divisor, target.dtype)
 
     def _packed(self, source: Any, rank: Any) -> Any:
-        """This rank's blocks, a row for each."""
+        """Packs this rank's blocks, a row for each."""
         columns = self.packs.columns
         apart = self.packs.rows - self.packs.rows[:, :1]
         peers = strided.progression([int(n) for n in apart[0]]) if columns and (apart == apart[:1]).all() else None
@@ -109,7 +110,7 @@ class Exchange:
         return jnp.stack(blocks) if blocks else jnp.zeros((0, self.block_size), source.dtype)
 
     def _call(self, packed: Any, axes: tuple[str, ...]) -> Any:
-        """What comes back, a row for each block."""
+        """Runs the collective and returns the received blocks, a row for each."""
         match self.kind:
             case "local":
                 return packed
@@ -133,11 +134,11 @@ class Exchange:
         raise refused("calls", f"JAX has no call {self.kind}")
 
     def _reduced(self, terms: Any) -> Any:
-        """Rows combined in their order."""
+        """Combines rows in their order."""
         return functools.reduce(combined(self.op or "sum"), list(terms))
 
     def _all_reduced(self, block: Any, axes: tuple[str, ...]) -> Any:
-        """An op that JAX has no call for: everybody combines a part, and all parts are gathered."""
+        """Reduces by an op without a JAX collective: each rank combines a part, then parts are gathered."""
         members = len(self.groups[0])
         part = -(-block.size // members)
         padded = jnp.pad(block, (0, part * members - block.size)).reshape(members, part)
@@ -145,7 +146,7 @@ class Exchange:
         return lax.all_gather(mine, axes, axis_index_groups=self.groups).reshape(-1)[: block.size]
 
     def _landed(self, received: Any, rank: Any, dtype: Any) -> Any:
-        """The buffer after, of the blocks that were received."""
+        """Unpacks the received blocks into the buffer after the exchange."""
         count = int(received.shape[0])
         row, rows = self.lands.row(rank), self.lands.rows
         in_order = self.lands.is_constant and list(rows[0]) == list(range(count))
@@ -168,7 +169,10 @@ class Exchange:
 
 
 def _to_all(rows: Any, axes: tuple[str, ...], groups: Any) -> Any:
-    """Row n to the n-th of the group. JAX cannot batch that itself: rows of a batch go as longer rows."""
+    """Sends row n to the n-th rank of the group.
+
+    JAX cannot batch this call with groups: the rows of a batch are sent as longer rows.
+    """
 
     def exchange(rows: Any) -> Any:
         return lax.all_to_all(rows, axes, 0, 0, axis_index_groups=groups)
@@ -193,14 +197,14 @@ def _outermost_first(leaves: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 @functools.lru_cache(maxsize=4096)
 def exchanges(plan: Plan) -> tuple[Exchange, ...]:
-    """The plan as one program for all ranks; refused where ranks differ by more than offsets."""
-    if plan.max_shard_bytes // plan.dtype.item_bytes >= 2**31:
+    """Returns the plan as one program for all ranks; raises an error if ranks differ by more than offsets."""
+    if plan.max_shard_bytes // plan.dtype.element_bytes >= 2**31:
         raise refused("size", f"a rank holds {plan.max_shard_bytes} B, and JAX counts elements of one buffer in 32 bits")
     return tuple(Exchange(call) for call in plan.spmd().calls)
 
 
 def moved(x: Any, plan: Plan, axes: tuple[str, ...]) -> Any:
-    """This rank's shard after the plan, of its shard before."""
+    """Runs a plan on this rank's shard and returns the shard after it."""
     flat = x.reshape(-1)
     rank = lax.axis_index(axes)
     for exchange in exchanges(plan):
@@ -225,10 +229,10 @@ _differentiable.defvjp(_forward, _backward)
 
 
 def local(x: Any, plan: Plan, axis_names: str | Sequence[str]) -> Any:
-    """A plan inside of your own `shard_map(.., check_vma=False)`: this rank's shard before, and after.
+    """Runs a plan on this rank's shard inside of the caller's `shard_map(.., check_vma=False)`.
 
-    `axis_names` are all axes of the mesh in the order in which they number the plan's ranks. The gradient goes by the mirror of the
-    plan: what one rank's loss says of a replica is a term.
+    `axis_names` are all axes of the mesh in the order in which they number the plan's ranks. The gradient
+    uses the transposed plan: the gradient of a replica on one rank is a partial value.
     """
     axes = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
     sizes = [int(lax.axis_size(name)) for name in axes]

@@ -1,7 +1,7 @@
-"""Plans from device to device, outside of any trace: what no single program can carry, and what changes the mesh.
+"""Plans that run from device to device, outside of any trace: without an SPMD program, or to another mesh.
 
-Each rank has calls of its own there. A block is packed on the device that has it, put on the device that wants it, and unpacked
-there: the messages of the plan, and no byte more.
+Each rank has a separate list of calls. A block is packed on the device that has it, put on the device that
+needs it, and unpacked there. Exactly the bytes of the plan's messages are sent.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import NamedSharding
 
-from reshard import Offers, Plan, Planner, RankCall, View
+from reshard import FrameworkGroups, Plan, Planner, RankCall, View
 from reshard._refusals import refused
 from reshard.jax import strided
 from reshard.jax.specs import dtype, mesh, sharding
@@ -25,7 +25,7 @@ from reshard.jax.traced import combined, identity
 
 
 def across(x: Any, source: NamedSharding, target: NamedSharding, planner: Planner) -> Any:
-    """The array in another sharding, whose mesh may be another and have other devices."""
+    """Redistributes an array to a sharding that may have another mesh and other devices."""
     if isinstance(x, jax.core.Tracer):
         raise refused("trace", "between devices an array moves outside of traces: call it outside of jit and grad")
     if not x.is_fully_addressable or not target.is_fully_addressable:
@@ -42,15 +42,15 @@ def across(x: Any, source: NamedSharding, target: NamedSharding, planner: Planne
 
 
 def run(plan: Plan, shards: Sequence[Any], devices: Sequence[Any]) -> list[Any]:
-    """Carries a plan out, shard `r` being on device `r`; None where a rank has no part."""
+    """Runs a plan, where shard `r` is on device `r`; None stands for the shard of a rank without one."""
     first = next(shard for shard in shards if shard is not None)
     buffers: dict[int, Any] = {}
     left: dict[int, deque[RankCall]] = {}
     for rank in plan.ranks:
         held = shards[rank]
-        # Who holds nothing before begins with nothing.
+        # A rank without a shard begins with an empty buffer.
         buffers[rank] = jax.device_put(jnp.zeros(0, first.dtype), devices[rank]) if held is None else jnp.reshape(held, -1)
-        calls = plan.calls(rank, Offers())
+        calls = plan.calls(rank, FrameworkGroups())
         left[rank] = deque(calls[number] for number in range(len(calls)))
     sent: dict[int, Any] = {}
     mail: dict[tuple[int, int], deque[Any]] = defaultdict(deque)
@@ -76,7 +76,7 @@ def run(plan: Plan, shards: Sequence[Any], devices: Sequence[Any]) -> list[Any]:
             del sent[rank]
             left[rank].popleft()
             moved = True
-            if not call.attends:
+            if not call.is_idle:
                 buffers[rank] = _landed(received, call)
         if not moved:
             raise refused("calls", f"ranks wait for each other forever in {plan.from_} -> {plan.to}")
@@ -113,7 +113,7 @@ def _unpacked(
         for view in views[first:last]:
             new = received[begin : begin + len(view)]
             begin += len(view)
-            # The first term overwrites, unless there is something to combine it with.
+            # The first partial value overwrites the target, unless the call fills it with an identity first.
             if op is not None and (number > 0 or fill is not None):
                 new = combined(op)(strided.read(target, view.loops, view.offset, [view.offset]), new)
             target = strided.write(target, view.loops, view.offset, new)

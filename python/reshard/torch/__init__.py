@@ -1,4 +1,4 @@
-"""PyTorch: DTensor redistributes by plans, on any backend of c10d.
+"""PyTorch support: DTensor redistributes by plans, on any backend of c10d.
 
     from reshard.torch import planned
     planned().enable()
@@ -7,28 +7,28 @@ It loads torch, which `import reshard` does not.
 """
 
 from reshard.torch.audit import Audit, Collective, Moved, audit
-from reshard.torch.beside import Beside, Comparison, Redistributed
-from reshard.torch.check import Checked, check
+from reshard.torch.beside import DTensorCost, Comparison, Redistributed
+from reshard.torch.check import CheckReport, check
 from reshard.torch.checkpoint import Reader, load, save
 from reshard.torch.execute import redistribute_local
 from reshard.torch.groups import Groups
-from reshard.torch.planned import FALLBACKS, Line, Report, Unplanned, planned
+from reshard.torch.planned import FALLBACKS, RedistributionRow, Report, FallbackError, planned
 from reshard.torch.redistribute import redistribute
 from reshard.torch.rules import OPS, Registered, rules
-from reshard.torch.run import Did, Runner, run
+from reshard.torch.run import RankEvent, Runner, run
 from reshard.torch.specs import mesh, sharding, spec
 from reshard.torch.state import redistribute_state
 
 __all__ = [
     "FALLBACKS",
     "Audit",
-    "Beside",
-    "Checked",
+    "DTensorCost",
+    "CheckReport",
     "Collective",
     "Comparison",
-    "Did",
+    "RankEvent",
     "Groups",
-    "Line",
+    "RedistributionRow",
     "Moved",
     "OPS",
     "Reader",
@@ -36,7 +36,7 @@ __all__ = [
     "Registered",
     "Report",
     "Runner",
-    "Unplanned",
+    "FallbackError",
     "audit",
     "check",
     "load",

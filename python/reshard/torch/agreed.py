@@ -1,11 +1,12 @@
-"""Ranks agree before their first collective: what one of them refuses all of them raise, so that none waits for it.
+"""Agreement of ranks before their first collective: an error of one rank is raised on all without a wait.
 
-    agree("load", refusal, [ranks, ..], tensors_on(tensors))     returns on all of these ranks, or raises on all of them
+    agree("load", refusal, [ranks, ..], tensors_on(tensors))   # returns on all these ranks, or raises on all
 
-Nothing but a few words of each rank is sent: its refusal, and of each device mesh that it is in a digest of the DTensors there, which are
-the same on all ranks of that mesh. Tensors may be on several device meshes, and a rank knows only of its own: the ranks of each agree in
-turn, in one order for all, and whoever has learnt of a refusal passes it on. What is refused after the ranks of an earlier device mesh have
-agreed does not reach those of them that are in no later one.
+Each rank sends only a short text: its error, and for each of its device meshes a digest of the DTensors
+there, which is equal on all ranks of that mesh. Tensors may be on several device meshes, and a rank knows
+only its own. The ranks of each mesh therefore agree in turn, in an order common to all ranks, and a rank that
+has learnt of an error forwards it. An error that is found after the ranks of an earlier device mesh have
+agreed reaches only those of them that are also in a later one.
 """
 
 import hashlib
@@ -23,23 +24,23 @@ from reshard._refusals import refused
 from reshard.torch.lost import lost
 from reshard.torch.specs import mesh
 
-# The rank of a refusal, where one refused, its kind and its sentence.
+# The rank of an error if one rank raised it, its kind and its message.
 _Refusal = tuple[int | None, str, str]
 _Said = tuple[_Refusal | None, Mapping[str, str]]
 
 
 def world() -> list[int]:
-    """All ranks of the default group; this one where there is none."""
+    """Returns all ranks of the default group; without one, rank 0."""
     return list(range(dist.get_world_size())) if dist.is_initialized() else [0]
 
 
 def ranks_of(*meshes: DeviceMesh | None) -> list[int]:
-    """The ranks of any of these device meshes, ascending."""
+    """Returns the ranks of these device meshes, ascending."""
     return sorted({rank for one in meshes if one is not None for rank in mesh(one).ranks})
 
 
 def digest(of: Iterable[object]) -> str:
-    """A short text that is another one of other values, by what they print."""
+    """Returns a short text that differs for values with different printed forms."""
     made = hashlib.sha256()
     for one in of:
         made.update(f"{one}\n".encode(errors="surrogatepass"))
@@ -47,7 +48,7 @@ def digest(of: Iterable[object]) -> str:
 
 
 def tensors_on(tensors: Iterable[tuple[str, DTensor]]) -> dict[str, str]:
-    """Of each device mesh that this rank is in, a digest of the names, shapes, types and placements of the DTensors on it, in order."""
+    """Returns for each device mesh a digest of its DTensors' names, shapes, types, placements and order."""
     by_mesh: dict[str, list[str]] = {}
     for name, tensor in tensors:
         on = mesh(tensor.device_mesh)
@@ -58,11 +59,12 @@ def tensors_on(tensors: Iterable[tuple[str, DTensor]]) -> dict[str, str]:
 
 
 def agree(what: str, refusal: Exception | None, groups: Iterable[Sequence[int]], said: Mapping[str, str]) -> None:
-    """Raises what one rank of any of these groups refuses on all of them, of several the lowest; `said` under the same key must be the same.
+    """Raises an error of one rank on all ranks of these groups; of several, the error of the lowest rank.
 
-    Who is in none of them raises its own.
+    The texts of `said` under the same key must be equal. A rank in no group raises only its own error.
 
-    Errors: `ReshardError` with the rank, by whom it was refused as it was; `EngineError` where a rank does not come.
+    Errors: `ReshardError` with the rank, or the original error on the rank that raised it; `EngineError` if a
+    rank does not arrive.
     """
     own: _Refusal | None = None
     if refusal is not None:
@@ -88,7 +90,7 @@ def agree(what: str, refusal: Exception | None, groups: Iterable[Sequence[int]],
 
 
 def _first(what: str, members: Sequence[int], all_of: list[_Said]) -> _Refusal | None:
-    """What the lowest rank refuses, or how two disagree."""
+    """Returns the error of the lowest rank, or that of two ranks whose texts differ."""
     refusals = [theirs for theirs, _ in all_of if theirs is not None]
     if refusals:
         return min(refusals, key=lambda one: -1 if one[0] is None else one[0])
@@ -116,12 +118,13 @@ def _sentence(error: Exception) -> str:
 
 
 def _gathered(own: _Said, members: Sequence[int]) -> list[_Said]:
-    """What each of the members says."""
+    """Returns the data of each member."""
     if len(members) == dist.get_world_size():
         of_all: list[Any] = [None] * len(members)
         dist.all_gather_object(of_all, own)
         return of_all
-    # No group need have just these members, and messages of the default group always can: the first of them collects.
+    # A group with exactly these members may not exist. Messages of the default group always work: the first
+    # member collects.
     first, me = members[0], dist.get_rank()
     if me != first:
         dist.send_object_list([own], dst=first)

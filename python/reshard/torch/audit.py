@@ -1,4 +1,4 @@
-"""What any code of PyTorch's communicates, beside what it would have to."""
+"""An audit of the communication of any PyTorch code, compared with lower bounds."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from reshard.torch.execute import default_planner
 from reshard.torch.hook import Hook
 from reshard.torch.specs import sharding
 
-# What a rank receives at least by a collective of `n` members, from the elements that it gives: `size` of them, or `made` as a result.
+# The minimum that a rank receives by a collective of `n` members: `size` is its input and `made` its result.
 _LEAST: dict[str, Callable[[int, int, int], int]] = {
     "all_gather": lambda size, made, n: made // n * (n - 1),
     "reduce_scatter": lambda size, made, n: size // n * (n - 1),
@@ -47,13 +47,13 @@ _KINDS = {
 
 
 def least_bytes(kind: str, given: int, made: int, members: int) -> int:
-    """Bytes that a rank receives at least by a collective, of those that it gives and that it makes."""
+    """Returns the minimum bytes that a rank receives by a collective, given its input and output bytes."""
     return _LEAST[kind](given, made, members)
 
 
 @dataclass
 class Collective:
-    """A call that was made: what, by how many, and the bytes that this rank receives by it at least."""
+    """A recorded collective: its kind, its members, and the minimum bytes that this rank receives."""
 
     kind: str
     members: int
@@ -62,7 +62,7 @@ class Collective:
 
 @dataclass
 class Moved:
-    """Collectives that belong together: those of a redistribution of a DTensor, with the plan between its specs; or one by itself."""
+    """The collectives of one DTensor redistribution, with the plan between its specs; or one collective."""
 
     title: str
     calls: list[Collective] = field(default_factory=list)
@@ -71,12 +71,12 @@ class Moved:
 
     @property
     def received_bytes(self) -> int:
-        """Bytes that this rank received."""
+        """The bytes that this rank received."""
         return sum(call.received_bytes for call in self.calls)
 
     @property
     def bound_bytes(self) -> int:
-        """Bytes that the busiest rank has to receive for what was achieved; of a collective by itself, its own."""
+        """The lower bound of bytes for the busiest rank and this result; for one collective, its bytes."""
         if self.plan is None:
             return self.received_bytes
         bound = self.plan.lower_bound_bytes
@@ -93,7 +93,7 @@ class Moved:
 
 
 class Audit(TorchDispatchMode):
-    """What was recorded; `str` is a table."""
+    """The recorded collectives; `str` is a table."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -118,12 +118,12 @@ class Audit(TorchDispatchMode):
 
     @property
     def received_bytes(self) -> int:
-        """Bytes that this rank received."""
+        """The bytes that this rank received."""
         return sum(one.received_bytes * one.times for one in self.moved)
 
     @property
     def bound_bytes(self) -> int:
-        """Bytes that would have had to be received for what was achieved."""
+        """The minimum bytes that had to be received for the same results."""
         return sum(one.bound_bytes * one.times for one in self.moved)
 
     def _redistribute(self, original: Callable[..., torch.Tensor], local: torch.Tensor, current: DTensorSpec, target: DTensorSpec, **options: Any) -> torch.Tensor:
@@ -140,7 +140,7 @@ class Audit(TorchDispatchMode):
             try:
                 moved.plan = default_planner().plan(sharding(current), sharding(target), local.dtype)
             except ReshardError:
-                pass  # no plan to compare with: the collectives stand as they are
+                pass  # no plan to compare with: the collectives are reported alone
             self._add(moved)
         return made
 
@@ -153,7 +153,7 @@ class Audit(TorchDispatchMode):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(issubclass(one, DTensor) for one in types):
-            # A mode comes before DTensor does, and sees what that calls only where it lets it go first.
+            # A mode runs before DTensor, and sees DTensor's inner calls only if it lets DTensor go first.
             return NotImplemented
         made = function(*args, **(kwargs or {}))
         if function.namespace in ("_c10d_functional", "c10d", "_dtensor"):
@@ -185,10 +185,10 @@ class Audit(TorchDispatchMode):
 
 
 def audit() -> Audit:
-    """A context that records the collectives of what runs within it: DTensor's, FSDP2's, those of `torch.distributed`.
+    """Returns a context that records collectives: DTensor's, FSDP2's, and those of `torch.distributed`.
 
-    For each it has the bytes that this rank received and the bound of what was achieved, and for redistributions of DTensors the plan
-    that would do better, if one would.
+    Each has the bytes that this rank received and the lower bound for the same result. A redistribution of a
+    DTensor also has the plan that would do better, if one does.
 
     >>> with audit() as seen:
     ...     model(batch).sum().backward()
@@ -198,7 +198,7 @@ def audit() -> Audit:
 
 
 def _members(args: Any) -> int:
-    """How many ranks a collective is among: its group is given by name, or as an object."""
+    """Returns the number of ranks of a collective, whose group is given by name or as an object."""
     for one in args:
         if isinstance(one, dist.ProcessGroup):
             return one.size()
@@ -219,7 +219,7 @@ def _bytes(of: Any) -> int:
 
 
 def _sizes(name: str, args: Any, made: Any) -> tuple[int, int]:
-    """The bytes that are given to a collective and that it makes."""
+    """Returns the input and output bytes of a collective."""
     if name in ("_allgather_base_", "_reduce_scatter_base_", "alltoall_base_", "allgather_", "reduce_scatter_", "alltoall_"):
         return _bytes(args[1]), _bytes(args[0])
     return _bytes(args[0]), _bytes(args[0] if name.endswith("_") else made)

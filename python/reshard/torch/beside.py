@@ -1,4 +1,4 @@
-"""What DTensor would redistribute for a module, beside what a program of it moves: nothing runs, and no group is needed."""
+"""Static comparison of a program's redistributions with DTensor's for the same module; needs no groups."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ Pass = Literal["forward", "backward"]
 
 @dataclass(frozen=True)
 class Redistributed:
-    """A value that goes from one sharding to another: as text, by these calls, with the bytes that the busiest rank receives."""
+    """A redistribution: both shardings as text, the calls, and the bytes that the busiest rank receives."""
 
     what: str
     calls: tuple[str, ...]
@@ -35,8 +35,8 @@ class Redistributed:
 
 
 @dataclass(frozen=True)
-class Beside:
-    """An op: what the program moves for it with the bound of that, and what DTensor's dispatch redistributes for it."""
+class DTensorCost:
+    """An op's redistributions by the program, their lower bound, and those of DTensor's dispatch."""
 
     op: str
     of: Pass
@@ -47,13 +47,13 @@ class Beside:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All ops for which something is moved; `str` is a table. `stopped` is why DTensor's side ends before the module does, if it does."""
+    """All ops with redistributions; `str` is a table. `stopped` is the error that ended DTensor's side."""
 
-    rows: tuple[Beside, ...]
+    rows: tuple[DTensorCost, ...]
     stopped: str | None = None
 
     def received_bytes(self, of: Pass) -> tuple[int, int]:
-        """Bytes that the busiest rank receives in a pass: by our plans, and DTensor's own way."""
+        """Returns the bytes that the busiest rank receives in a pass: by the program, and by DTensor."""
         rows = [row for row in self.rows if row.of == of]
         return sum(one.received_bytes for row in rows for one in row.ours), sum(one.received_bytes for row in rows for one in row.theirs)
 
@@ -87,11 +87,13 @@ def _cells(one: Redistributed | None) -> tuple[str, str]:
 def compared(
     exported: Any, program: Program, ranks: Mesh, inputs: Mapping[Any, str], made: Mapping[Any, Any], loss: torch.fx.Node | None
 ) -> Comparison:
-    """The moves of a program of an exported module, beside the redistributions of DTensor: `inputs` and `made` are the program's names of nodes,
-    and `loss` is the node that is differentiated, if one is."""
+    """Compares the redistributions of an exported module's program with DTensor's.
+
+    `inputs` and `made` map nodes to the program's names; `loss` is the node that is differentiated, or None.
+    """
     ours = _ours(program, ranks)
     theirs, stopped = _theirs(exported, program, ranks, inputs, loss)
-    rows: list[Beside] = []
+    rows: list[DTensorCost] = []
     for node in exported.graph.nodes:
         if node.op != "call_function":
             continue
@@ -99,36 +101,39 @@ def compared(
         mine = [pair for name in names for pair in ours.pop(("forward", str(name)), [])]
         other = theirs.pop(("forward", node.name), [])
         if mine or other:
-            rows.append(Beside(node.name, "forward", tuple(one for one, _ in mine), sum(bound for _, bound in mine), tuple(other)))
+            rows.append(DTensorCost(node.name, "forward", tuple(one for one, _ in mine), sum(bound for _, bound in mine), tuple(other)))
     for side in (ours, theirs):
         for key in list(side):
             of, name = key
             mine, other = ours.pop(key, []), theirs.pop(key, [])
-            rows.append(Beside(name, of, tuple(one for one, _ in mine), sum(bound for _, bound in mine), tuple(other)))
+            rows.append(DTensorCost(name, of, tuple(one for one, _ in mine), sum(bound for _, bound in mine), tuple(other)))
     return Comparison(tuple(sorted(rows, key=lambda row: row.of == "backward")), stopped)
 
 
 def _ours(program: Program, ranks: Mesh) -> dict[tuple[Pass, str], list[tuple[Redistributed, int]]]:
-    """The moves that communicate, with their bounds, by the pass and by what the op that wants them makes; backward, by what it calls."""
+    """Returns the program's redistributions that communicate, and their bounds.
+
+    Forward they are keyed by the result of the op that needs them, backward by the op's call.
+    """
     plans = iter(program.compile(min(ranks.ranks)).plans)
     found: dict[tuple[Pass, str], list[tuple[Redistributed, int]]] = {}
     waiting: dict[str, tuple[Redistributed, int]] = {}
-    for at, item in enumerate(program.items):
+    for at, item in enumerate(program.statements):
         of: Pass = "forward" if at < program.forward else "backward"
         if item.kind == "move":
             plan = next(plans)
             calls = tuple(step.op for step in plan.steps if step.communicates)
             if calls:
                 bound = plan.lower_bound_bytes
-                moved = Redistributed(f"{item.takes[0]} {plan.from_} -> {plan.to}", calls, plan.received_bytes)
-                waiting[item.makes[0]] = (moved, plan.received_bytes if bound is None else bound)
+                moved = Redistributed(f"{item.inputs[0]} {plan.from_} -> {plan.to}", calls, plan.received_bytes)
+                waiting[item.outputs[0]] = (moved, plan.received_bytes if bound is None else bound)
         elif item.kind == "op":
-            for name in item.takes:
+            for name in item.inputs:
                 if name in waiting:
-                    key = item.makes[0] if of == "forward" else str(item.call).partition("(")[0]
+                    key = item.outputs[0] if of == "forward" else str(item.call).partition("(")[0]
                     found.setdefault((of, key), []).append(waiting.pop(name))
     for name, pair in waiting.items():
-        found.setdefault(("backward" if program.forward < len(program.items) else "forward", f"{name}, a result"), []).append(pair)
+        found.setdefault(("backward" if program.forward < len(program.statements) else "forward", f"{name}, a result"), []).append(pair)
     return found
 
 
@@ -136,14 +141,14 @@ _ATTENTION = torch.ops.aten.scaled_dot_product_attention.default
 
 
 def _attention(q: Any, k: Any, v: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, **options: Any) -> Any:
-    """Attention as GPUs have it, by one kernel, where that takes what is given."""
+    """Runs attention as on GPUs, by one kernel, if that supports the arguments."""
     if attn_mask is None and not options.get("enable_gqa"):
         return torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, dropout_p, is_causal, scale=options.get("scale"))[0]
     return _ATTENTION(q, k, v, attn_mask, dropout_p, is_causal, **options)
 
 
 class _Ops(TorchDispatchMode):
-    """The op that is dispatched."""
+    """Records the op that is dispatched."""
 
     name = ""
 
@@ -157,7 +162,7 @@ class _Ops(TorchDispatchMode):
 def _theirs(
     exported: Any, program: Program, ranks: Mesh, inputs: Mapping[Any, str], loss: torch.fx.Node | None
 ) -> tuple[dict[tuple[Pass, str], list[Redistributed]], str | None]:
-    """What DTensor's own dispatch redistributes, on tensors without elements: by the pass and by the node, or backward by the op."""
+    """Returns the redistributions of DTensor's dispatch without elements: forward by node, backward by op."""
     device_mesh = DeviceMesh(
         "cpu", torch.tensor(ranks.ranks).reshape(ranks.shape), mesh_dim_names=tuple(ranks.names), _init_backend=False, _rank=ranks.ranks[0]
     )
@@ -185,7 +190,7 @@ def _theirs(
                 args, kwargs = (torch.fx.node.map_arg(given, values.get) for given in (node.args, node.kwargs))
                 with implicit_replication():
                     made = _attention(*args, **kwargs) if node.target is _ATTENTION else node.target(*args, **kwargs)
-                # What is made of no DTensor is the same everywhere.
+                # A result of plain tensors is replicated.
                 plain = isinstance(made, torch.Tensor) and not isinstance(made, DTensor)
                 values[node] = _replicated(made, device_mesh) if plain else made
             elif node.op == "output" and loss is not None:
@@ -206,7 +211,7 @@ def _replicated(made: torch.Tensor, device_mesh: DeviceMesh) -> DTensor:
 
 
 def _empty(program: Program, name: str, device_mesh: DeviceMesh, trained: bool) -> DTensor:
-    """A DTensor of an input's sharding, without elements."""
+    """Returns a DTensor with an input's sharding, without elements."""
     value = program[name]
     dtype = torch_dtype(value.dtype.name)
     of = spec(value.sharding, device_mesh, dtype=dtype)
@@ -215,8 +220,10 @@ def _empty(program: Program, name: str, device_mesh: DeviceMesh, trained: bool) 
 
 
 def _calls(current: DTensorSpec, target: DTensorSpec, item: int) -> tuple[tuple[str, ...], int]:
-    """The collectives of DTensor's own way between two specs, and what a rank receives by them at least; a change of dims is the all-to-all that
-    it is where the device has one."""
+    """Returns DTensor's collectives between two specs, and the minimum bytes that a rank receives by them.
+
+    A change of the sharded dim counts as an all-to-all, which it is on devices that have one.
+    """
     calls, received = [], 0
     placements = [Replicate() if one.is_partial() else one for one in current.placements]
     for info in _redistribute._gen_transform_infos(current, target):

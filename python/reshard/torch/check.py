@@ -1,4 +1,4 @@
-"""A module of PyTorch's as a program: typed, reported, differentiated, before anything runs."""
+"""Static checks of a PyTorch module as a program: typed, reported and differentiated before anything runs."""
 
 import fnmatch
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.export.graph_signature import ConstantArgument, OutputKind
 
-from reshard import Elaborator, Graph, Mesh, Program, Report, Table
+from reshard import ShardingSolver, Graph, Mesh, Program, Report, OpTable
 from reshard._refusals import counted, refused, said
 
 from reshard.torch.beside import Comparison, compared
@@ -21,11 +21,12 @@ _WRITTEN = {OutputKind.USER_INPUT_MUTATION, OutputKind.BUFFER_MUTATION, OutputKi
 
 
 @dataclass(frozen=True)
-class Checked:
-    """A module as a program, with what it moves and holds, and what DTensor would move for it; `str` is all of that.
+class CheckReport:
+    """A module as a program, with its redistributions and memory, and DTensor's; `str` prints all of that.
 
-    `results` are the names of the tensors that `forward` returns, in order; what it returns beside them, such as None or a number, is in
-    `others`, by its place among all that it returns. `constants` are the tensors that `forward` makes of numbers, which are inputs of the program.
+    `results` are the names of the tensors that `forward` returns, in order. Other returned values, such as
+    None or a number, are in `others`, by their index among all returned values. `constants` are the tensors
+    that `forward` makes of numbers, which are inputs of the program.
     """
 
     program: Program
@@ -37,7 +38,7 @@ class Checked:
 
     def __str__(self) -> str:
         lines = [str(self.program).rstrip()]
-        for move in self.report.moves:
+        for move in self.report.redistributions:
             if move.communicates:
                 by_pass = ", ".join(f"{name} {traffic.received_bytes} B in {traffic.steps}" for name, traffic in move.traffic.items() if traffic)
                 lines.append(f"moves {move.value}: {move.from_} -> {move.to}: {by_pass}")
@@ -56,23 +57,24 @@ def check(
     placements: Mapping[str, str],
     *,
     gradient: bool = False,
-    elaborator: Elaborator | None = None,
-    table: Table | None = None,
-) -> Checked:
-    """A module, traced by `torch.export`, as a program over a mesh: what every value is, and what is moved for it.
+    solver: ShardingSolver | None = None,
+    table: OpTable | None = None,
+) -> CheckReport:
+    """Traces a module by `torch.export` into a program over a mesh, with all types and redistributions.
 
-    `placements` says types by patterns of names, the first that matches wins: of parameters and buffers by PyTorch's names, of inputs by those of
-    `forward`; what none matches is replicated. With `gradient`, which wants a result that is a single number, the program has the backward pass
-    for all parameters. `beside` has, op by op, what DTensor's own dispatch would redistribute for tensors of the same shardings. Nothing runs,
-    and no groups are needed.
+    `placements` gives types by patterns of names, and the first pattern that matches wins. Parameters and
+    buffers have PyTorch's names, inputs those of `forward`'s parameters; values without a match are
+    replicated. With `gradient`, which needs a result that is a single number, the program has the backward
+    pass for all parameters. `beside` has for each op the redistributions of DTensor's dispatch for tensors of
+    the same shardings. Nothing runs, and no groups are needed.
 
-    Errors: `ReshardError` for a module that `torch.export` does not take, with what it says; for an op or an argument that the table has not, with
-    its name; what the elaborator refuses.
+    Errors: `ReshardError` for a module that `torch.export` rejects, with its message; for an op or an
+    argument that is missing in the table, with its name; the sharding solver's errors.
     """
     ranks = mesh(over) if isinstance(over, DeviceMesh) else Mesh(over)
     exported = _exported(module, inputs)
     graph = Graph(ranks, table=table)
-    chosen = Table.standard() if table is None else table
+    chosen = OpTable.standard() if table is None else table
     signature = exported.graph_signature
     own = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
     names: dict[Any, Any] = {}
@@ -104,29 +106,29 @@ def check(
         graph.gradient(results[0], trained)
         loss = nodes[tensors[0]]
     for spec in signature.output_specs:
-        # An input that is written to is that in the next step.
+        # The new value of a written input is its value in the next step.
         if spec.target is not None and spec.kind in _WRITTEN:
             graph.apply("clone", [made[spec.arg.name]], [f"{_name(spec.target)}'"])
-    program = graph.elaborate(elaborator)
+    program = graph.solve(solver)
     constants = {made[name]: exported.constants[of] for name, of in signature.inputs_to_lifted_tensor_constants.items()}
     named = {node: name for node, name in names.items() if node.op == "placeholder"}
-    return Checked(program, program.report(), compared(exported, program, ranks, named, names, loss), results, others, constants)
+    return CheckReport(program, program.report(), compared(exported, program, ranks, named, names, loss), results, others, constants)
 
 
 def _exported(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> torch.export.ExportedProgram:
-    """A module as a functional graph."""
+    """Returns a module as a functional graph."""
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"a module of PyTorch's is checked, and {type(module).__qualname__} is none")
     if isinstance(inputs, torch.Tensor):
         raise TypeError("inputs are a sequence of tensors, and this is one tensor: give [x]")
     try:
-        # Without decompositions of ops: the graph becomes functional, so that no write through a view is missed.
+        # No op is decomposed: this only makes the graph functional, so that writes through views are seen.
         return torch.export.export(module, tuple(inputs)).run_decompositions({})
     except Exception as error:
         raise refused("program", f"torch.export makes no graph of {type(module).__qualname__}, and says {said(error)}") from error
 
 
 def _name(of: str) -> str:
-    """A name of PyTorch's as one of a program's."""
+    """Converts a name of PyTorch to one of a program."""
     made = of.replace(".", "_")
     return made if made[:1].isalpha() or made[:1] == "_" else f"_{made}"

@@ -1,4 +1,4 @@
-"""Checkpoints into DTensors and out of them, and a `StorageReader` for `torch.distributed.checkpoint`."""
+"""Checkpoints from and into DTensors, and a `StorageReader` for `torch.distributed.checkpoint`."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -29,23 +29,27 @@ Path = str | os.PathLike[str]
 
 
 def load(path: Path | Checkpoint, state: Mapping[str, Any], *, only_tensors: bool = False, planner: Planner | None = None) -> int:
-    """Fills the tensors of a state from a checkpoint of any format that the package opens; returns the bytes that this rank has read.
+    """Fills the tensors of a state from a checkpoint; returns the bytes that this rank has read.
 
-    The state may be nested; names are those of `torch.distributed.checkpoint`, such as `model.layers.0.w`. All names, shapes and types are
-    compared before anything is filled. Entries that are no tensors are refused, or left as they are with `only_tensors`.
+    The checkpoint may have any format that the package opens. The state may be nested; names are those of
+    `torch.distributed.checkpoint`, such as `model.layers.0.w`.
+    All names, shapes and types are compared before anything is filled. Entries other than tensors are
+    rejected, or left as they are with `only_tensors`.
 
-    Of a DTensor every byte is read by one rank and gets to the others by a plan, so what all ranks hold is read once. A plain tensor
-    is read whole by every rank. All ranks call it with the same names in the same order, and see the same files.
+    Each byte of a DTensor is read by one rank and reaches the others by a plan, so replicas are read once. A
+    plain tensor is read whole by every rank. All ranks call it with the same names in the same order, and see
+    the same files.
 
-    Errors: `ReshardError` for names that the checkpoint has not, for other shapes or types, for tensors without memory, whose elements
-    overlap, or within entries that are none, and for a state without a tensor. Nothing is filled then. What one rank refuses of DTensors
-    all of their ranks raise.
+    Errors: `ReshardError` for names that the checkpoint does not have, for other shapes or types, for tensors
+    without memory, with overlapping elements or inside of entries of other types, and for a state without a
+    tensor. Nothing is filled then. An error of one rank about DTensors is raised on all of their ranks.
     """
     refusal: Exception | None = None
     wanted: dict[str, torch.Tensor] = {}
     found: list[Entry] = []
     try:
-        # As far as it can be walked: those are who has to know.
+        # If the state cannot be walked to its end, the ranks of the tensors found so far have to learn of the
+        # error.
         for entry in entries(state):
             found.append(entry)
         wanted = {entry.name: entry.value for entry in found if isinstance(entry.value, torch.Tensor)}
@@ -54,7 +58,7 @@ def load(path: Path | Checkpoint, state: Mapping[str, Any], *, only_tensors: boo
         _check_wanted(opened, wanted, [entry for entry in found if entry.name not in wanted], only_tensors)
     except Exception as error:
         refusal = error
-    # Plain tensors are nobody else's.
+    # Errors of plain tensors concern this rank only.
     groups = [ranks_of(entry.value.device_mesh) for entry in found if isinstance(entry.value, DTensor)]
     agree("loading", refusal, groups, _said(wanted))
     chosen = planner or default_planner()
@@ -68,12 +72,12 @@ def load(path: Path | Checkpoint, state: Mapping[str, Any], *, only_tensors: boo
 
 
 def _said(tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
-    """What is the same on all ranks of a device mesh."""
+    """Returns a digest of the DTensors on each device mesh, which is equal on all of its ranks."""
     return tensors_on((name, tensor) for name, tensor in tensors.items() if isinstance(tensor, DTensor))
 
 
 def _lost_within(objects: list[Entry]) -> tuple[str, str] | None:
-    """The refusal of entries that are no tensors, and have tensors in them."""
+    """Returns the error for entries that are not tensors and contain tensors, or None."""
     within = [entry.name for entry in objects if holds_tensors(entry.value)]
     if not within:
         return None
@@ -81,7 +85,7 @@ def _lost_within(objects: list[Entry]) -> tuple[str, str] | None:
 
 
 def _check_wanted(opened: Checkpoint, wanted: dict[str, torch.Tensor], objects: list[Entry], only_tensors: bool) -> None:
-    """Refuses tensors that the checkpoint cannot fill, all in one sentence."""
+    """Rejects the tensors that the checkpoint cannot fill, with all problems in one message."""
     others = set(opened.others)
     missing = [name for name in wanted if name not in opened and name not in others]
     no_tensors = [name for name in wanted if name in others]
@@ -108,7 +112,7 @@ def _check_wanted(opened: Checkpoint, wanted: dict[str, torch.Tensor], objects: 
 
 
 def _unfit(opened: Checkpoint, name: str, tensor: torch.Tensor) -> tuple[str, str] | None:
-    """Why a tensor cannot be filled from the one of its name: a kind and a sentence."""
+    """Returns why a tensor cannot be filled from the checkpoint, as a kind and a message, or None."""
     found = opened[name]
     if isinstance(tensor, DTensor):
         if any(one.is_partial() for one in tensor._spec.placements):
@@ -134,14 +138,16 @@ def _unfit(opened: Checkpoint, name: str, tensor: torch.Tensor) -> tuple[str, st
 def save(path: Path, state: Mapping[str, Any], *, force: bool = False, only_tensors: bool = False) -> None:
     """Writes the tensors of a state as whole tensors, into a file that ends in `.safetensors`.
 
-    The state may be nested; names are those of `torch.distributed.checkpoint`, such as `model.layers.0.w`. Entries that are no tensors are
-    refused, or left out with `only_tensors`.
+    The state may be nested; names are those of `torch.distributed.checkpoint`, such as `model.layers.0.w`.
+    Entries other than tensors are rejected, or left out with `only_tensors`.
 
-    Rank 0 writes, and holds them all in memory; `torch.distributed.checkpoint` writes by ranks, and the package reads that too. All ranks
-    call it with the same names in the same order. Rank 0 need not be in the device mesh of a DTensor.
+    Rank 0 writes, and holds all tensors in memory; `torch.distributed.checkpoint` writes one file per rank,
+    and the package can read that too. All ranks call it with the same names in the same order. Rank 0 need
+    not be in the device mesh of a DTensor.
 
-    Errors: `ReshardError` for entries that are no tensors, for tensors without memory or within entries that are none, and for a state
-    without a tensor. Nothing is written then. What one rank refuses all raise.
+    Errors: `ReshardError` for entries that are not tensors, for tensors without memory or inside of entries
+    of other types, and for a state without a tensor. Nothing is written then. An error of one rank is raised
+    on all ranks.
     """
     together = dist.is_initialized()
     writes = not together or dist.get_rank() == 0
@@ -154,7 +160,7 @@ def save(path: Path, state: Mapping[str, Any], *, force: bool = False, only_tens
             _write_pairs(path, tensors, force=force)
     except Exception as error:
         failed = error
-    # All take part in the collectives of all tensors, also of those that rank 0 does not come to.
+    # All ranks run the collectives of all tensors, even of those after an error of rank 0.
     try:
         for _ in tensors:
             pass
@@ -172,14 +178,14 @@ def save(path: Path, state: Mapping[str, Any], *, force: bool = False, only_tens
 
 
 def _agree_on_saving(state: Mapping[str, Any], only_tensors: bool) -> None:
-    """Raises on all ranks what is wrong on one, before any of them waits for another."""
+    """Raises an error of one rank on all ranks, before any of them waits for another."""
     found = _Found()
     refusal: Exception | None = None
     said: dict[str, str] = {}
     names: list[str] = []
 
     def looked_at() -> Iterator[tuple[str, DTensor]]:
-        # One after the other: a mapping may make its tensors on demand, and not all of them fit.
+        # One tensor at a time: a mapping may make its tensors on demand, and not all of them fit in memory.
         for entry in entries(state):
             if found.take(entry, only_tensors) and isinstance(entry.value, DTensor):
                 names.append(entry.name)
@@ -195,7 +201,7 @@ def _agree_on_saving(state: Mapping[str, Any], only_tensors: bool) -> None:
 
 
 class _Found:
-    """What is wrong with the entries of a state that is to be written."""
+    """The problems of the entries of a state that is to be written."""
 
     def __init__(self) -> None:
         self.problems: list[tuple[str, str]] = []
@@ -204,7 +210,7 @@ class _Found:
         self._any_tensor = False
 
     def take(self, entry: Entry, only_tensors: bool) -> bool:
-        """Whether an entry is a tensor that can be read."""
+        """Returns True if an entry is a tensor that can be read; records a problem otherwise."""
         if not isinstance(entry.value, torch.Tensor):
             if not only_tensors:
                 self._objects.append(entry.name)
@@ -217,7 +223,7 @@ class _Found:
         return why is None
 
     def check(self) -> None:
-        """Refuses all that is wrong in one sentence."""
+        """Raises all problems as one message."""
         problems = self.problems
         if self._objects:
             problems.append(("object", f"no tensors in the state: {listed(self._objects)}; only_tensors=True leaves them out"))
@@ -230,7 +236,7 @@ class _Found:
 
 
 def _wholes(state: Mapping[str, Any], only_tensors: bool, writes: bool) -> Iterator[tuple[str, torch.Tensor]]:
-    """The names and whole tensors of a state, made one at a time; at the end what is wrong with all is raised."""
+    """Yields the names and whole tensors of a state, made one at a time; raises all problems at the end."""
     found = _Found()
     for entry in entries(state):
         if not found.take(entry, only_tensors):
@@ -242,14 +248,14 @@ def _wholes(state: Mapping[str, Any], only_tensors: bool, writes: bool) -> Itera
 
 
 def _whole(tensor: torch.Tensor) -> torch.Tensor:
-    """A whole tensor, on the ranks of its device mesh and on rank 0."""
+    """Returns the whole tensor, on the ranks of its device mesh and on rank 0."""
     if not isinstance(tensor, DTensor):
         return settled(tensor)
     whole = settled(tensor.full_tensor())
     ranks, me = mesh(tensor.device_mesh).ranks, dist.get_rank()
     if 0 in ranks:
         return whole
-    # Rank 0 has no part of it, and need not know its shape.
+    # Rank 0 has no shard of it and may not know its shape, so the shape is sent first.
     if me == min(ranks):
         dist.send_object_list([(tuple(whole.shape), whole.dtype)], dst=0)
         if whole.numel():
@@ -265,13 +271,15 @@ def _whole(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """The memory of a tensor; of one that is not contiguous, that of a copy."""
+    """Returns a tensor's memory as bytes; a copy's if the tensor is not contiguous."""
     return tensor.contiguous().view(-1).view(torch.uint8)
 
 
 def read_once(of: DTensorSpec) -> DTensorSpec:
-    """A spec on the same device mesh by which every element is held by one rank, so far as dims are long enough: where several ranks hold
-    the same, the axis cuts the longest dim that is left."""
+    """Returns a spec on the same device mesh in which one rank owns each element, if dims are long enough.
+
+    An axis with replicas is used to split the dim with the longest remaining extent.
+    """
     assert of.tensor_meta is not None
     local = list(of.tensor_meta.shape)
     for axis, one in enumerate(of.placements):
@@ -293,7 +301,7 @@ def read_once(of: DTensorSpec) -> DTensorSpec:
 
 
 def _filled(opened: Checkpoint, name: str, tensor: torch.Tensor, planner: Planner) -> Exception | None:
-    """Fills a tensor; what cannot be read is returned, after this rank has taken part in the plan of a DTensor with zeros."""
+    """Fills a tensor. Returns a read error after this rank has run the plan of a DTensor with zeros."""
     if not isinstance(tensor, DTensor):
         try:
             tensor.copy_(_tensor(opened.read(name), tensor.dtype).view(tensor.shape))
@@ -324,14 +332,14 @@ def _dtype(of: torch.dtype) -> Any:
 
 
 def _tensor(array: Any, dtype: torch.dtype) -> torch.Tensor:
-    """A flat tensor of an array's bytes."""
+    """Returns an array's bytes as a flat tensor."""
     view, _, _ = lend(array)
     raw = bytearray(view)
     return torch.frombuffer(raw, dtype=torch.uint8).view(dtype) if raw else torch.empty(0, dtype=dtype)
 
 
 class Reader(StorageReader):
-    """Reads checkpoints of every format that the package opens for `torch.distributed.checkpoint.load`.
+    """Reads checkpoints of every supported format for `torch.distributed.checkpoint.load`.
 
     >>> torch.distributed.checkpoint.load(state, storage_reader=Reader("model.safetensors"))
     """
@@ -346,32 +354,32 @@ class Reader(StorageReader):
 
     @property
     def bytes_read(self) -> int:
-        """Bytes that this rank has read."""
+        """The bytes that this rank has read."""
         return self._opened.bytes_read
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
-        """What the headers say, every tensor as one chunk."""
+        """Returns the metadata from the headers, with every tensor as one chunk."""
         found: dict[str, Any] = {}
         for tensor in self._opened.tensors:
             size = torch.Size(tensor.shape)
             chunk = ChunkStorageMetadata(offsets=torch.Size([0] * len(size)), sizes=size)
             found[tensor.name] = TensorStorageMetadata(TensorProperties(dtype=_torch_dtype(tensor.dtype)), size, [chunk])
-        # PyTorch's planner for states that are not there yet looks up the path of each name.
+        # PyTorch's planner for states that do not exist yet looks up the path of each name.
         return Metadata(found, planner_data={name: (name,) for name in found})
 
     def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
-        """Nothing is to be set up."""
+        """Does nothing."""
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
-        """The plan as it is."""
+        """Returns the plan unchanged."""
         return plan
 
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
-        """The plans as they are."""
+        """Returns the plans unchanged."""
         return plans
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
-        """Reads of every tensor the region that is asked for, and no byte more."""
+        """Reads exactly the requested region of every tensor."""
         for item in plan.items:
             if item.type == LoadItemType.BYTE_IO:
                 raise refused("object", f"{item.storage_index.fqn} is no tensor, and is not read")
@@ -386,12 +394,12 @@ class Reader(StorageReader):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: Path) -> bool:
-        """Whether there is something at the path."""
+        """Returns True if the path exists."""
         return os.path.exists(checkpoint_id)
 
 
 def _torch_dtype(of: Any) -> torch.dtype:
-    """PyTorch's type of ours."""
+    """Returns PyTorch's element type for this library's."""
     for name in dir(torch):
         found = getattr(torch, name)
         if isinstance(found, torch.dtype):

@@ -1,6 +1,7 @@
-"""A plan carried out by PyTorch: a strided view, one functional collective, a strided view, for every call.
+"""Execution of plans by PyTorch: each call is a strided view, a functional collective, and a strided view.
 
-So it runs on any backend, device and stream that has the collective, and is traced like anything else of PyTorch's.
+A plan thereby runs on any backend, device and stream that has the collective, and is traced like other
+PyTorch code.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,25 +22,26 @@ from reshard.torch.memory import check_is_there, resolved, why_no_target
 
 _Step = Callable[[torch.Tensor], torch.Tensor]
 
-# What every backend moves as it is; the others move as integers of their width, or as bytes.
+# The types that every backend sends as they are. Other types are sent as integers of their width, or as
+# bytes.
 _MOVED = {torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32, torch.int64}
 _BY_WIDTH = {1: torch.uint8, 2: torch.uint8, 4: torch.int32, 8: torch.int64, 16: torch.int64}
 TORCH_OPS = {"sum": "sum", "prod": "product", "min": "min", "max": "max"}
 
 
 def default_planner() -> Planner:
-    """The planner that is used where none is given: terms are left to PyTorch's own arithmetic."""
+    """Returns the planner that is used by default: reductions use PyTorch's own arithmetic."""
     return Planner(arithmetic="framework")
 
 
 def is_for_all_ranks() -> bool:
-    """Whether a graph is traced on one rank that others will run too: it may have nothing in it that is this rank's."""
-    # All versions that `planned` works with have it.
+    """Returns True while one rank traces a graph that all ranks will run, without rank-specific values."""
+    # All PyTorch versions that `planned` supports have this setting.
     return bool(getattr(config, "compile_on_one_rank", False)) and bool(funcol._are_we_tracing())
 
 
 class Executor:
-    """The calls of this rank for one plan, with the shape of what it makes."""
+    """The calls of this rank for one plan, and the shape of the result."""
 
     __slots__ = ("calls", "communicates", "dtype", "kinds", "plan", "received_bytes", "shape", "source_len", "steps", "_ends_open", "_keeps_shape", "_may_share")
 
@@ -49,8 +51,8 @@ class Executor:
         before, after = plan.from_, plan.to
         self.source_len = before.local_numel(rank) if rank in before.mesh else 0
         self.shape = after.local_shape(rank) if rank in after.mesh else (0,)
-        # DTensor's ops in place leave specs behind: after `squeeze_` the shard has fewer dims than its spec. Like PyTorch, what leaves shapes
-        # alone goes by the shard.
+        # DTensor's in-place ops leave outdated specs: after `squeeze_` the shard has fewer dims than its
+        # spec. Like PyTorch, a plan that preserves shapes takes the shard's shape and not the spec's.
         self._keeps_shape = rank in before.mesh and rank in after.mesh and tuple(before.local_shape(rank)) == tuple(self.shape)
         calls = [self.calls[i] for i in range(len(self.calls))]
         self.kinds = [call.kind for call in calls if call.kind != "local"]
@@ -58,13 +60,14 @@ class Executor:
         item = dtype.itemsize
         self.received_bytes = sum(_received(call, rank) for call in calls) * item
         self.steps = [_step(call, groups, dtype, rank) for call in calls]
-        # What is only cut out, and what a rank has that only attends, lie where they lay.
-        self._may_share = bool(calls) and (calls[-1].kind == "local" or calls[-1].attends)
-        # A wait can stay open where nothing is unpacked after it.
+        # A view of the source, and the source of a rank that participates without data, share the source's
+        # memory.
+        self._may_share = bool(calls) and (calls[-1].kind == "local" or calls[-1].is_idle)
+        # The last wait can be left to the caller if nothing is unpacked after it.
         self._ends_open = bool(calls) and calls[-1].kind not in ("local", "messages") and _wire(dtype)[0] is None and _is_plain(calls[-1])
 
     def __call__(self, source: torch.Tensor, *, async_op: bool = False) -> torch.Tensor:
-        """The shard that the plan makes of this rank's, which stays as it is; a new tensor unless the plan does nothing."""
+        """Returns this rank's shard after the plan; a new tensor unless the plan is empty."""
         if is_for_all_ranks():
             raise ReshardError(f"rank {self.calls.rank} compiles for all ranks, and these are its own calls: turn torch.compiler.config.compile_on_one_rank off")
         self.check(source)
@@ -85,7 +88,7 @@ class Executor:
         return self.apart(flat, source).view(shape)
 
     def check(self, source: torch.Tensor) -> None:
-        """Refuses a tensor that has not the elements of this rank's shard."""
+        """Rejects a tensor that does not have the number of elements of this rank's shard."""
         if source.numel() != self.source_len:
             raise ReshardError(
                 f"rank {self.calls.rank} has {counted(source.numel(), 'element')}, and its shard of {self.plan.from_} of shape "
@@ -93,25 +96,25 @@ class Executor:
             )
 
     def apart(self, made: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-        """What the steps made, in memory of its own."""
-        # In inference mode and below dispatch PyTorch does not say what is a view.
+        """Returns the result of the steps in memory that it does not share with the source."""
+        # In inference mode and below dispatch, PyTorch does not report which tensors are views.
         shares = self._may_share and made.untyped_storage()._cdata == source.untyped_storage()._cdata
         return made.clone() if shares else made
 
     def members(self, call: RankCall) -> list[int]:
-        """Who takes part in one of its calls."""
+        """Returns the ranks that participate in a call."""
         return call.group[1] if call.group is not None else sorted({*self.plan.from_.mesh.ranks, *self.plan.to.mesh.ranks})
 
 
 def redistribute_local(
     tensor: torch.Tensor, from_: Sharding, to: Sharding, *, groups: Groups, planner: Planner | None = None, out: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """This rank's shard of `to`, from its shard of `from_`: every rank of both meshes calls it.
+    """Returns this rank's shard of `to`, given its shard of `from_`: every rank of both meshes calls it.
 
-    Rank is that of the default group. `out`, contiguous and of the shard's shape, is filled if it is given. Where no group of `groups`
-    holds those that talk to each other, messages of the default group are sent.
+    Ranks are those of the default group. `out`, contiguous and of the shard's shape, is filled if it is
+    given. If no group of `groups` contains all ranks of an exchange, messages of the default group are sent.
 
-    Errors: `ReshardError` for a tensor that is not the rank's shard, and what the planner refuses.
+    Errors: `ReshardError` for a tensor that is not the rank's shard, and the planner's errors.
     """
     for name, given in (("the tensor", tensor), *([] if out is None else [("out", out)])):
         if not isinstance(given, torch.Tensor) or isinstance(given, DTensor):
@@ -122,7 +125,7 @@ def redistribute_local(
     made = executor(tensor).view(executor.shape)
     if out is None:
         return made
-    # Not before: the others would wait for this rank.
+    # Check `out` only after the exchange: other ranks would wait for this one otherwise.
     if tuple(out.shape) != tuple(executor.shape) or out.dtype != tensor.dtype:
         raise ReshardError(f"out is {out.dtype}{list(out.shape)}, and the shard is {tensor.dtype}{list(executor.shape)}")
     if (why := why_no_target(out)) is not None:
@@ -131,7 +134,7 @@ def redistribute_local(
 
 
 def _received(call: RankCall, rank: int) -> int:
-    """Elements that other ranks send to this one; of a reduction, those of the least way."""
+    """Returns the elements that other ranks send to this one; for a reduction, the minimum possible."""
     if call.kind == "local":
         return 0
     if call.kind in ("all_to_all", "messages"):
@@ -145,7 +148,7 @@ def _received(call: RankCall, rank: int) -> int:
 
 
 def _wire(dtype: torch.dtype) -> tuple[torch.dtype | None, int]:
-    """As what elements of a type move, and how many of these one is; None is as they are."""
+    """Returns the type in which elements are sent, None for their own, and how many of it are one element."""
     if dtype in _MOVED:
         return None, 1
     wire = _BY_WIDTH[dtype.itemsize]
@@ -153,7 +156,7 @@ def _wire(dtype: torch.dtype) -> tuple[torch.dtype | None, int]:
 
 
 def _is_plain(call: RankCall) -> bool:
-    """Whether what was received is the target as it is."""
+    """Returns True if the received buffer is the target buffer, without a copy."""
     return call.combine is None and call.fill is None and call.divisor == 1 and _permutation(call.unpack, call.target_len) is _IDENTITY
 
 
@@ -161,7 +164,7 @@ _IDENTITY: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
 
 def _permutation(views: Sequence[View], length: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """The extents and the order of dims by which a list is permuted to become a buffer, where the views are that."""
+    """Returns the extents and the dim order of a permutation that unpacks a buffer; None for other views."""
     if len(views) != 1 or views[0].offset != 0 or len(views[0]) != length:
         return None
     loops = views[0].loops
@@ -176,12 +179,12 @@ def _permutation(views: Sequence[View], length: int) -> tuple[tuple[int, ...], t
     return tuple(extent for extent, _ in loops), tuple(order)
 
 
-# The shape, the strides and the offset of a strided view, and the dims along which it is to be flipped.
+# The shape, the strides and the offset of a strided view, and the dims to flip.
 _Place = tuple[tuple[int, ...], tuple[int, ...], int, tuple[int, ...]]
 
 
 def _place(view: View) -> _Place:
-    """A view as PyTorch has them, which go forwards only."""
+    """Converts a view to PyTorch's form, whose strides are not negative."""
     offset, strides, flipped = view.offset, [], []
     for dim, (extent, stride) in enumerate(view.loops):
         if stride < 0:
@@ -192,7 +195,7 @@ def _place(view: View) -> _Place:
 
 
 def packer(call: RankCall) -> _Step:
-    """What reads the views of a flat buffer, one behind the other; it may be the buffer itself."""
+    """Returns a function that packs the views of a flat buffer contiguously, or returns the buffer."""
     views = call.pack
 
     def narrowed(offset: int, length: int) -> _Step:
@@ -202,7 +205,7 @@ def packer(call: RankCall) -> _Step:
         shape, strides, offset, flipped = place
         if flipped:
             return lambda flat: flat.as_strided(shape, strides, flat.storage_offset() + offset).flip(flipped).reshape(-1)
-        # One dim with a stride is a list already, and not what a message is sent from.
+        # The reshape of one strided dim is a view; a message needs a contiguous buffer.
         return lambda flat: flat.as_strided(shape, strides, flat.storage_offset() + offset).reshape(-1).contiguous()
 
     def one(view: View) -> _Step:
@@ -223,7 +226,7 @@ def packer(call: RankCall) -> _Step:
 
 
 def _identity(op: str, dtype: torch.dtype) -> float | int | bool:
-    """What changes nothing under an op."""
+    """Returns the identity of an op."""
     if op == "sum":
         return 0
     if op == "prod":
@@ -249,7 +252,7 @@ def _combined(op: str, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
 
 
 def unpacker(call: RankCall, dtype: torch.dtype) -> _Step:
-    """What lays out what was received as the buffer after a call."""
+    """Returns a function that unpacks the received elements into the buffer after a call."""
     length, divisor, fill = call.target_len, call.divisor, call.fill
     permuted = _permutation(call.unpack, length) if call.combine is None and fill is None else None
     if permuted is _IDENTITY:
@@ -266,7 +269,7 @@ def unpacker(call: RankCall, dtype: torch.dtype) -> _Step:
             terms, op = [(0, 0, len(places))], None
         else:
             op, terms = call.combine
-            # Terms say themselves where they begin in what was received.
+            # Each partial value has its own begin in the received buffer.
         by_term = []
         for begin, first, behind in terms:
             at, of_term = begin, []
@@ -294,7 +297,7 @@ def unpacker(call: RankCall, dtype: torch.dtype) -> _Step:
 
 
 def _step(call: RankCall, groups: Groups, dtype: torch.dtype, rank: int) -> Callable[[torch.Tensor, bool], torch.Tensor]:
-    """One call, from the buffer before to the buffer after, which may be a part of it."""
+    """Returns one call as a function of the buffer before it; the result may be a part of that buffer."""
     pack, unpack = packer(call), unpacker(call, dtype)
     if call.kind == "local":
         return lambda flat, is_open: unpack(pack(flat))
@@ -317,13 +320,13 @@ def _step(call: RankCall, groups: Groups, dtype: torch.dtype, rank: int) -> Call
             if dtype.is_complex:
                 if op != "sum":
                     raise ReshardError(f"terms of {dtype} have no {op}")
-                # A sum of complex numbers is that of their parts.
+                # Complex sums are computed on real and imaginary parts.
                 wire = torch.float32 if dtype == torch.complex64 else torch.float64
             if call.kind == "all_reduce":
                 run = lambda packed: ops.all_reduce(packed, op, name)
             else:
                 run = lambda packed: ops.reduce_scatter_tensor(packed, op, members, name)
-    attends, is_waited = call.attends, call.kind != "messages"
+    attends, is_waited = call.is_idle, call.kind != "messages"
 
     def exchange(flat: torch.Tensor, is_open: bool) -> torch.Tensor:
         packed = pack(flat)
@@ -340,7 +343,7 @@ def _step(call: RankCall, groups: Groups, dtype: torch.dtype, rank: int) -> Call
 
 
 def _messages(call: RankCall, rank: int, factor: int) -> _Step:
-    """Messages of the default group, all posted before any is waited for."""
+    """Returns a function that sends messages of the default group, all posted before the first wait."""
     sends = [(peer, count * factor) for peer, count in call.sends]
     receives = [(peer, count * factor) for peer, count in call.receives]
     total = sum(count for _, count in receives)

@@ -1,4 +1,4 @@
-"""The process groups that are there: plans are called on them, and none is made unasked."""
+"""The existing process groups, on which plans run their calls; none is made without a request."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -9,16 +9,17 @@ from torch.distributed._mesh_layout import _MeshLayout
 from torch.distributed.device_mesh import DeviceMesh
 from torch.utils._python_dispatch import _disable_current_modes
 
-from reshard import GroupPattern, Offers, Plan, Planner, ProcessGroup, ReshardError, Sharding
+from reshard import GroupPattern, FrameworkGroups, Plan, Planner, ProcessGroup, ReshardError, Sharding
 
 from reshard.torch.specs import mesh
 
 
 class Groups:
-    """The groups that PyTorch has for a device mesh: of its axes, of the axes that were flattened, the default group, and those of
-    further device meshes. They must be the same on all ranks, as device meshes are.
+    """PyTorch's groups for a device mesh: of its axes, flattened axes, further meshes, and the default one.
 
-    No group is made, but by `make`.
+    They must be the same on all ranks, as device meshes are.
+
+    No group is made, except by `make`.
     """
 
     def __init__(self, device_mesh: DeviceMesh, *extra: DeviceMesh) -> None:
@@ -37,12 +38,12 @@ class Groups:
         self._finish()
 
     def _finish(self) -> None:
-        self.offers = Offers([("group", list(members)) for members in self._all])
+        self.offers = FrameworkGroups([("group", list(members)) for members in self._all])
 
     def _add_axes(self, device_mesh: DeviceMesh) -> None:
         for axis, layout in enumerate(device_mesh._layout):
             if device_mesh.get_coordinate() is None:
-                group = None  # its members have made it
+                group = None  # other ranks have made it
             else:
                 try:
                     group = device_mesh.get_group(axis)
@@ -53,7 +54,7 @@ class Groups:
     def _add(self, group: Any, all_members: list[list[int]]) -> None:
         mine = [] if group is None else dist.get_process_group_ranks(group)
         for members in all_members:
-            # A group's order is its own, which is ascending, whatever the order along the mesh.
+            # A group's own order is ascending, whatever the order along the mesh is.
             key = tuple(mine) if set(members) == set(mine) else tuple(sorted(members))
             if self._within.issuperset(key):
                 self._all.setdefault(key)
@@ -61,24 +62,24 @@ class Groups:
                     self._names.setdefault(key, group.group_name)
 
     def name(self, members: list[int]) -> str:
-        """What PyTorch calls the group of these members, of which this rank is one."""
+        """Returns PyTorch's name of the group of these members, which include this rank."""
         return self._names[tuple(members)]
 
     def patterns(self) -> list[GroupPattern]:
-        """The patterns of the groups, for a planner that may use no others."""
+        """Returns the patterns of the groups, for a planner that is limited to them."""
         found: dict[GroupPattern, None] = {}
         for members in self._all:
             if len(members) > 1:
                 found.setdefault(ProcessGroup(sorted(members)).pattern)
         return list(found)
 
-    def lacking(self, plan: Plan) -> list[tuple[int, ...]]:
-        """The members of the groups that a plan wants and that are not there, reductions and all others, each once."""
+    def missing(self, plan: Plan) -> list[tuple[int, ...]]:
+        """Returns the members of the groups that a plan needs and that do not exist, each once."""
         exact = {tuple(sorted(members)) for members in self._all}
         return [members for members in wanted(plan) if members not in exact]
 
-    def serves(self, plan: Plan) -> bool:
-        """Whether the plan's own calls can be made: a reduction on exactly its members, any other on a group that holds them."""
+    def covers(self, plan: Plan) -> bool:
+        """Returns True if a plan can run: reductions need groups of exactly their ranks, others supersets."""
         exact = {tuple(sorted(members)) for members in self._all}
         for step in plan.steps:
             if not step.communicates:
@@ -92,7 +93,7 @@ class Groups:
 
     @classmethod
     def world(cls) -> "Groups":
-        """The default group alone."""
+        """Returns the default group alone."""
         made = object.__new__(cls)
         made._within, made._names, made._all = frozenset(range(dist.get_world_size())), {}, {}
         made._add(dist.group.WORLD, [list(range(dist.get_world_size()))])
@@ -100,7 +101,7 @@ class Groups:
         return made
 
     def only(self, wanted: Sequence[tuple[int, ...]]) -> "Groups":
-        """Those of these groups that have exactly one of these lists of members, ascending."""
+        """Returns those of these groups that have exactly one of these lists of members, ascending."""
         chosen = set(wanted)
         made = object.__new__(Groups)
         made._within, made._names = self._within, self._names
@@ -109,11 +110,17 @@ class Groups:
         return made
 
     def make(self, plan: Plan) -> "Groups":
-        """These groups and those that the plan lacks, which are made now: every rank of the default group calls it with the same plan."""
-        return self.with_members(self.lacking(plan))
+        """Returns these groups and the missing ones of a plan, which are made now.
+
+        Every rank of the default group calls it with the same plan.
+        """
+        return self.with_members(self.missing(plan))
 
     def with_members(self, wanted: Sequence[tuple[int, ...]]) -> "Groups":
-        """These groups and those with these members, ascending, that are not there: every rank of the default group calls it with the same."""
+        """Returns these groups and the missing ones with these members, ascending, which are made now.
+
+        Every rank of the default group calls it with the same members.
+        """
         made = object.__new__(Groups)
         made._within, made._names, made._all = self._within, dict(self._names), dict(self._all)
         me = dist.get_rank()
@@ -136,21 +143,23 @@ class Groups:
 
 
 def plan_within(groups: Groups, planner: Planner, before: Sharding, after: Sharding, dtype: Any) -> Plan | None:
-    """The planner's plan, or where the groups do not serve it, the one within the groups; None where they serve neither. It is the same on all
-    ranks."""
+    """Returns the planner's plan, or else one that the groups cover; None if there is none.
+
+    The result is the same on all ranks.
+    """
     plan = planner.plan(before, after, dtype)
-    if groups.serves(plan):
+    if groups.covers(plan):
         return plan
     try:
         plan = _limited(planner, groups).plan(before, after, dtype)
     except ReshardError:
         return None
-    return plan if groups.serves(plan) else None
+    return plan if groups.covers(plan) else None
 
 
 @lru_cache(maxsize=64)
 def _limited(planner: Planner, groups: Groups) -> Planner:
-    """A planner like another, that uses no other groups; kept for its cache."""
+    """Returns a copy of a planner that is limited to these groups; memoized to reuse its plan cache."""
     return Planner(
         topology=planner.topology,
         objective=planner.objective,
@@ -163,7 +172,7 @@ def _limited(planner: Planner, groups: Groups) -> Planner:
 
 
 def _members(step: Any) -> list[tuple[int, ...]]:
-    """Who talks to whom in a step, ascending."""
+    """Returns the sets of ranks that communicate in a step, ascending."""
     before, after = step.before.mesh, step.after.mesh
     if before != after:
         return [tuple(sorted({*before.ranks, *after.ranks}))]
@@ -171,7 +180,7 @@ def _members(step: Any) -> list[tuple[int, ...]]:
 
 
 def wanted(plan: Plan) -> list[tuple[int, ...]]:
-    """The members of the groups that a plan's steps are called on, each once."""
+    """Returns the members of the groups on which a plan's steps are called, each once."""
     return list(dict.fromkeys(members for step in plan.steps if step.communicates for members in _members(step)))
 
 
@@ -181,7 +190,7 @@ def _groups(device_mesh: DeviceMesh, others: tuple[DeviceMesh, ...], world: int,
 
 
 def groups_of(device_mesh: DeviceMesh, *others: DeviceMesh) -> Groups:
-    """The groups of device meshes as they are now: axes that are flattened later are seen, and another default group is."""
+    """Returns the groups of device meshes as of now; sees later flattened axes and a new default group."""
     world = id(dist.group.WORLD)
     flattened = sum(len(one._get_root_mesh()._flatten_mapping) for one in (device_mesh, *others))
     return _groups(device_mesh, others, world, flattened)

@@ -1,4 +1,4 @@
-"""The one place of PyTorch's that all redistributions of DTensors go through, and what is put there while it is wanted."""
+"""The PyTorch function through which all redistributions of DTensors pass, and its temporary replacement."""
 
 import inspect
 import threading
@@ -13,9 +13,9 @@ import torch.distributed.tensor.experimental._tp_transform as _tp_transform
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
 
 NAME = "redistribute_local_tensor"
-# Where PyTorch has bound the function by its name.
+# The modules in which PyTorch has bound the function by its name.
 BOUND = (_redistribute, _dispatch, _api, _tp_transform)
-# Its arguments.
+# The arguments of a supported version of it.
 KNOWN = ("local_tensor", "current_spec", "target_spec", "async_op", "use_graph_based_transform", "is_explicit")
 
 Function = Callable[..., torch.Tensor]
@@ -26,18 +26,18 @@ _own: Function = _redistribute.redistribute_local_tensor
 
 
 class Hook:
-    """A handler that gets every redistribution while it is entered, with the function that would have got it.
+    """A handler that receives every redistribution while it is entered, and the function that it replaces.
 
-    Of several the one that was entered last gets it, and those that watch get it before all that do not.
+    If several are entered, the last one receives it. Those that watch receive it before all others.
     """
 
     def __init__(self, handler: Callable[..., torch.Tensor], *, watches: bool = False) -> None:
         self.handler, self.watches = handler, watches
 
     def enter(self) -> None:
-        """Puts the handler there.
+        """Installs the handler.
 
-        Errors: RuntimeError where PyTorch's function is not the one that is known here; then nothing has changed.
+        Errors: RuntimeError if PyTorch's function is not a known one; then nothing has changed.
         """
         with _lock:
             if not _entered:
@@ -45,7 +45,7 @@ class Hook:
             _entered.append(self)
 
     def leave(self) -> None:
-        """Takes it away; the last that leaves puts PyTorch's own function back."""
+        """Removes the handler; the last one restores PyTorch's function."""
         with _lock:
             for at in reversed(range(len(_entered))):
                 if _entered[at] is self:
@@ -64,7 +64,7 @@ def _handled(
     use_graph_based_transform: bool | None = None,
     is_explicit: bool = False,
 ) -> torch.Tensor:
-    """In the place of PyTorch's function of the same arguments."""
+    """Replaces PyTorch's function of the same arguments."""
     function = _own
     for hook in sorted(_entered, key=lambda hook: hook.watches) if len(_entered) > 1 else _entered:
         function = partial(hook.handler, function)

@@ -1,6 +1,6 @@
-"""Ops as PyTorch computes them: a function for each, `(call, *tensors) -> tensor`, or a tuple of tensors, on any device.
+"""Ops computed by PyTorch on any device: one function per op, `(call, *tensors) -> tensor` or a tuple.
 
-They are the ops that `reshard._kernels` has for NumPy, and a few that models have.
+They cover the ops that `reshard._kernels` has for NumPy, and a few more that models use.
 """
 
 import re
@@ -18,9 +18,9 @@ _EINSUM = re.compile(r"[a-zA-Z]*(,[a-zA-Z]*)*->[a-zA-Z]*")
 
 
 def torch_dtype(name: str) -> torch.dtype:
-    """The type of elements that we call so.
+    """Returns PyTorch's element type of this name.
 
-    Errors: `ReshardError` for those that PyTorch has not.
+    Errors: `ReshardError` for a type that PyTorch does not have.
     """
     found = _DTYPES.get(name)
     if found is None:
@@ -59,7 +59,7 @@ def _value(call: LocalCall, key: str = "value") -> float:
 
 
 def _scalar(function: Callable[[torch.Tensor, float], torch.Tensor], key: str = "value") -> Kernel:
-    # A whole number keeps integers integers.
+    # A whole number as an int preserves an integer type.
     def kernel(call: LocalCall, x: torch.Tensor) -> torch.Tensor:
         value = _value(call, key)
         is_whole = not x.dtype.is_floating_point and not x.dtype.is_complex and float(value).is_integer()
@@ -71,7 +71,7 @@ def _scalar(function: Callable[[torch.Tensor, float], torch.Tensor], key: str = 
 def _reduced(function: Callable[[torch.Tensor, list[int], bool], torch.Tensor]) -> Kernel:
     def kernel(call: LocalCall, x: torch.Tensor) -> torch.Tensor:
         dims = call.dims("dims")
-        # PyTorch reads no dims as all of them.
+        # PyTorch interprets an empty list of dims as all of them.
         return function(x, dims, call.flag("keepdim")) if dims else x
 
     return kernel
@@ -84,7 +84,7 @@ def _prod(x: torch.Tensor, dims: list[int], keepdim: bool) -> torch.Tensor:
 
 
 def _shaped(call: LocalCall, x: torch.Tensor) -> torch.Tensor:
-    return x.reshape(call.makes[0].shape)
+    return x.reshape(call.outputs[0].shape)
 
 
 def _dim(call: LocalCall) -> int:
@@ -93,7 +93,7 @@ def _dim(call: LocalCall) -> int:
 
 def _full(value: float) -> Kernel:
     def kernel(call: LocalCall, *given: torch.Tensor, device: torch.device) -> torch.Tensor:
-        made = call.makes[0]
+        made = call.outputs[0]
         return torch.full(made.shape, value, dtype=torch_dtype(made.dtype.name), device=device)
 
     return kernel
@@ -115,7 +115,7 @@ KERNELS: dict[str, Kernel] = {
     "cbrt": _unary(_cbrt),
     "silu": _unary(torch.nn.functional.silu),
     **{name: _unary(lambda x: x) for name in ("copy", "clone", "detach", "contiguous")},
-    "cast": lambda call, x: x.to(torch_dtype(call.makes[0].dtype.name)),
+    "cast": lambda call, x: x.to(torch_dtype(call.outputs[0].dtype.name)),
     "add": _binary(torch.add),
     "sub": _binary(torch.sub),
     "mul": _binary(torch.mul),
@@ -152,7 +152,7 @@ KERNELS: dict[str, Kernel] = {
     "permute": lambda call, x: x.permute(call.dims("dims")),
     "transpose": lambda call, x: x.transpose(call.dims("dim0")[0], call.dims("dim1")[0]),
     **{name: _shaped for name in ("reshape", "view", "flatten", "squeeze", "unsqueeze", "unflatten")},
-    "expand": lambda call, x: x.expand(call.makes[0].shape),
+    "expand": lambda call, x: x.expand(call.outputs[0].shape),
     "softmax": lambda call, x: torch.softmax(x, _dim(call)),
     "log_softmax": lambda call, x: torch.log_softmax(x, _dim(call)),
     "cat": lambda call, *tensors: torch.cat(tensors, _dim(call)),
@@ -164,9 +164,9 @@ KERNELS: dict[str, Kernel] = {
     "gelu": _gelu,
     "sgd": lambda call, w, dw: w - dw * _value(call, "lr"),
 }
-"""The functions by the names of ops."""
+"""The kernels, by op name."""
 
-# Those that take no tensor that says where what they make is.
+# Kernels whose device has to be given, since no operand determines it.
 _MADE_ANYWHERE = {"zeros", "ones", "zeros_like", "ones_like"}
 
 
@@ -176,9 +176,9 @@ def _einsum(call: LocalCall, *tensors: torch.Tensor) -> torch.Tensor:
 
 
 def kernel_of(call: LocalCall, device: torch.device, kernels: Mapping[str, Kernel]) -> Callable[[Sequence[torch.Tensor]], tuple[torch.Tensor, ...]]:
-    """What carries a call out: one of these functions, by the name of the op or the text of the call, else one of PyTorch's.
+    """Returns the function for a call: from `kernels`, by op name or call text, else one of PyTorch's.
 
-    Errors: `ReshardError` for a call that nothing here carries out, with its name and what can be done.
+    Errors: `ReshardError` for a call without a function, with its name and possible remedies.
     """
     name, text = call.name, str(call)
     given = kernels.get(text) or (kernels.get(name) if name is not None else None)

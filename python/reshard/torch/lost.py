@@ -1,4 +1,4 @@
-"""Who has gone, when a call of a group fails: an exception that names the rank, on all others."""
+"""Detection of failed ranks after a failed group call; all other ranks raise an error that names them."""
 
 import time
 from collections.abc import Sequence
@@ -7,16 +7,16 @@ import torch.distributed as dist
 
 from reshard import EngineError
 
-# How long those whose calls have failed wait for each other to say so.
+# The time in which ranks whose calls have failed wait for each other's reports.
 WAIT_SECONDS = 3.0
 
 
 def lost(error: RuntimeError, what: str, members: Sequence[int], step: int) -> EngineError:
-    """An `EngineError` for a call that failed, with the ranks of its members that have not come to say that theirs has failed too, or have
-    made another call.
+    """Returns an `EngineError` for a failed call, with the members that did not report its failure.
 
-    Ranks that are there fail as well, within the group's timeout: a connection closes where a peer dies, and times out where it has raised
-    or makes another call, or is to who waits for such a one. They tell each other which call that was by the store of the default group.
+    Such a member has failed, or made another call. Live ranks fail as well, within the group's timeout: a
+    connection closes if its peer dies. It times out if the peer has raised an error, made another call, or
+    waits for such a rank. Ranks report their calls to each other by the store of the default group.
     """
     missing, calls = _said(what, members, _wait_seconds(error))
     first = str(error).splitlines()[0][:300]
@@ -38,7 +38,10 @@ def lost(error: RuntimeError, what: str, members: Sequence[int], step: int) -> E
 
 
 def _wait_seconds(error: RuntimeError) -> float:
-    """How long others may take to fail too: where this call has not timed out, those that wait for others than who has gone do so first."""
+    """Returns the time in which others may fail too.
+
+    If this call has not timed out, ranks that wait for other peers than the failed one time out first.
+    """
     if "timed out" in str(error).lower():
         return WAIT_SECONDS
     backend = dist.group.WORLD._get_backend(dist.group.WORLD._device_types[0])
@@ -47,13 +50,15 @@ def _wait_seconds(error: RuntimeError) -> float:
 
 
 def named_ranks(ranks: Sequence[int]) -> str:
-    """Ranks by their numbers, of one in the singular."""
+    """Returns ranks as a text, in the singular for one."""
     return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
 
 
 def _said(what: str, members: Sequence[int], seconds: float) -> tuple[list[int], dict[int, str]]:
-    """The members that do not say within a time that they are there, and the calls that the others say; rank 0 is missing if the store, which is its,
-    has gone with it."""
+    """Returns the members that do not report within a time, and the calls that the others report.
+
+    Rank 0 is missing if its store has failed with it.
+    """
     me = dist.get_rank()
     calls = {me: what}
     try:

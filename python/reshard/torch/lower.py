@@ -1,4 +1,4 @@
-"""A node of a functional graph of PyTorch's as statements of a program."""
+"""Translation of a node of PyTorch's functional graph to statements of a program."""
 
 import operator
 from collections.abc import Mapping
@@ -6,46 +6,50 @@ from typing import Any
 
 import torch
 
-from reshard import DType, Graph, Table
+from reshard import DType, Graph, OpTable
 from reshard._refusals import counted, refused, said
 
 from reshard.torch.overloads import Argument, Use, arguments, by_name, is_default, op_of, taken, value_of, with_defaults, with_number
 
-# Ops that have no value.
+# Ops without a result.
 _IGNORED = {"_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range_for_size", "sym_constrain_range"}
-# Ops that give what they get; `detach` is an op, since it has no gradient.
+# Ops that return their operand. `detach` is not one of them, since it has no gradient.
 _SAME = {"clone", "contiguous", "alias", "lift_fresh_copy"}
-# Factories like a tensor, by the factory of the same shape.
+# Factories with a tensor's shape, by the factory of a given shape.
 _LIKE = {"ones_like": "ones", "zeros_like": "zeros", "full_like": "full"}
-# Ops whose operands PyTorch brings to the type of the result.
+# Ops whose operands PyTorch converts to the element type of the result.
 _PROMOTING = {
     "add", "sub", "mul", "div", "pow", "maximum", "minimum", "where", "atan2", "hypot", "fmod", "remainder", "lerp", "addcmul", "addcdiv",
     "cat", "stack", "add_scalar", "sub_scalar", "mul_scalar", "div_scalar", "pow_scalar",
 }  # fmt: skip
 
-# Numbers that become elements of the result: PyTorch brings them to its element type.
+# Numbers that become elements of the result, converted by PyTorch to its element type.
 _FILLING = {
     ("full", "fill_value"), ("full_like", "fill_value"), ("fill", "value"), ("masked_fill", "value"), ("pad", "value"), ("scatter", "value"),
     ("index_fill", "value"), ("threshold", "value"), ("constant_pad_nd", "value"), ("hardtanh", "min_val"), ("hardtanh", "max_val"),
 }  # fmt: skip
-# Ops that add a product to their first operand, and take no notice of that where `beta` is 0; both factors are elements where those are integers.
+# Ops that add a product to their first operand and ignore that operand if `beta` is 0. For integers both
+# factors are elements.
 _ADDING = {"addmm", "addmv", "addr", "baddbmm", "addbmm"}
-# Ops that mean something else in the table, and what PyTorch's is.
+# Ops with other semantics in the table than in PyTorch, and the difference.
 _OTHERS = {"multilabel_margin_loss": "takes the numbers of classes, up to the first -1, and the table's takes a truth value for each class"}
-# Ops whose sums are of numbers, where PyTorch's on truth values say whether any is true, or whether two differ.
+# Ops whose sums are of numbers; on truth values, PyTorch's ops return whether any is true, or whether two
+# differ.
 _SUMS = {*_ADDING, "scatter_add", "index_add", "diff"}
-# Ops that divide, after which PyTorch rounds integers.
+# Ops with a division, after which PyTorch rounds integers.
 _MEANS = {"avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"}
-# Ops that PyTorch has on truth values too, as another op of the table: a sum of two is one that is not 0.
+# Ops that PyTorch also has for truth values, where the table has another op: the sum of two is whether it is
+# not 0.
 _OF_TRUTH = {"add": "logical_or", "bitwise_not": "logical_not"}
 
 Names = Mapping[Any, Any]
 
 
-def lower(graph: Graph, table: Table, node: torch.fx.Node, names: Names) -> Any:
+def lower(graph: Graph, table: OpTable, node: torch.fx.Node, names: Names) -> Any:
     """Writes the statements of a node; returns the name of its result, a list for several, None for none.
 
-    Errors: `ReshardError` for an op or an argument that the table has not, and where the table's op makes another shape or element type.
+    Errors: `ReshardError` for an op or an argument that is missing in the table, and for a table op with
+    another shape or element type.
     """
     target: Any = node.target
     if target is operator.getitem:
@@ -60,7 +64,7 @@ def lower(graph: Graph, table: Table, node: torch.fx.Node, names: Names) -> Any:
 
 
 def _compare(graph: Graph, node: torch.fx.Node, made: Any) -> None:
-    """Rejects what has another shape or element type than PyTorch's."""
+    """Rejects a result whose shape or element type differs from PyTorch's."""
     meant = node.meta["val"]
     wanted = list(meant) if isinstance(meant, list | tuple) else [meant]
     found = made if isinstance(made, list) else [made]
@@ -78,7 +82,7 @@ def _compare(graph: Graph, node: torch.fx.Node, made: Any) -> None:
 class _Call:
     """A call of an overload, with its arguments by name."""
 
-    def __init__(self, graph: Graph, table: Table, node: torch.fx.Node, names: Names) -> None:
+    def __init__(self, graph: Graph, table: OpTable, node: torch.fx.Node, names: Names) -> None:
         self.graph, self.table, self.node, self.names = graph, table, node, names
         self.target: Any = node.target
         self.given = with_defaults(self.target, node.args, node.kwargs)
@@ -88,11 +92,11 @@ class _Call:
             self.op = _OF_TRUTH.get(self.op, self.op)
         self.parameters = table.parameters(self.op) or {}
         self.uses = arguments(self.target, self.op, self.parameters)
-        # The rows of attention that attend to nothing, if there is a mask of truth values.
+        # The name of the rows of attention that attend to nothing, if there is a mask of truth values.
         self.nothing: str | None = None
 
     def makes_truth(self) -> bool:
-        """Whether the result has truth values."""
+        """Returns True if the result has truth values."""
         value = self.node.meta.get("val")
         return isinstance(value, torch.Tensor) and value.dtype is torch.bool
 
@@ -115,7 +119,7 @@ class _Call:
         if op not in self.table:
             raise refused("program", f"{self.target} is no op of the table")
         if op == "rrelu" and self.given["training"] is False:
-            # Nothing is drawn.
+            # In evaluation the slope is not random.
             slope = (self.given["lower"] + self.given["upper"]) / 2
             return self.graph.apply("leaky_relu", self.operands(), negative_slope=slope)[0]
         self.check_meaning()
@@ -134,7 +138,7 @@ class _Call:
         return made[0] if len(made) == 1 else made
 
     def arguments(self) -> dict[str, Any]:
-        """The arguments of the table's op; PyTorch's default where that is another than the table's."""
+        """Returns the arguments of the table's op, with PyTorch's default if it differs from the table's."""
         chosen: dict[str, Any] = {}
         written = by_name(self.target, self.node.args, self.node.kwargs)
         for key, value in taken(self.op, self.given, self.uses).items():
@@ -147,7 +151,7 @@ class _Call:
     def value(self, use: Argument, value: Any) -> Any:
         shape = self.node.meta["val"].shape if isinstance(self.node.meta.get("val"), torch.Tensor) else ()
         if use.called == "shape":
-            # Without -1.
+            # The table's shape does not contain -1.
             return list(shape)
         if self.op in ("slice", "slice_scatter") and use.called in ("start", "end"):
             whole = self.whole()
@@ -161,30 +165,31 @@ class _Call:
         return value_of(use, value, self.parameters)
 
     def element(self, value: Any) -> Any:
-        """A number as an element of the result, as PyTorch converts it: towards zero for integers.
+        """Converts a number to an element of the result, as PyTorch does: towards zero for integers.
 
-        Errors: `ReshardError` for one that the element type has not.
+        Errors: `ReshardError` for a number that the element type does not have.
         """
         of = self.node.meta["val"]
         dtype = of.dtype
         if isinstance(value, torch.fx.Node):
             raise refused("program", f"{self.target} takes {value}, a number that is computed, and programs have none")
         try:
-            # Two elements say what all do; of one alone PyTorch does not check the range of narrow types.
+            # Use two elements where possible: PyTorch does not check the range of narrow types for a single
+            # element.
             element = torch.full((min(max(of.numel(), 1), 2),), value, dtype=dtype)[0].item()
         except (RuntimeError, OverflowError) as error:
             raise refused("program", f"{self.target} fills elements of {DType(dtype)} with {value}, and PyTorch says {said(error)}") from error
-        # A number that PyTorch rounds stays as it is written.
+        # A floating-point number stays as it is written; PyTorch rounds it.
         made = value if dtype.is_floating_point else element
         return int(made) if isinstance(made, bool) else made
 
     def whole(self) -> int:
-        """The extent of the dim that is sliced."""
+        """Returns the extent of the dim that is sliced."""
         name = self.names[self.given["self"]]
         return self.graph.shape(name)[self.given["dim"]]
 
     def check_meaning(self) -> None:
-        """Rejects what the op of the table does in another way, by what it is or by its elements."""
+        """Rejects an op whose semantics differ in the table, in general or for its element type."""
         value = self.node.meta.get("val")
         why = _OTHERS.get(self.op)
         if isinstance(value, torch.Tensor) and not value.dtype.is_floating_point:
@@ -199,7 +204,7 @@ class _Call:
             raise refused("program", f"{self.target} {why}")
 
     def check_rest(self) -> None:
-        """Rejects what no use is known of."""
+        """Rejects arguments without a known use."""
         defaults = {one.name: one.default_value for one in self.target._schema.arguments if one.has_default_value()}
         for key, value in self.given.items():
             if key == "layout" and value is torch.strided:
@@ -208,7 +213,7 @@ class _Call:
                 raise refused("program", f"{self.target} has the argument {key}={value}, which {self.op} of the table has not")
 
     def operands(self) -> list[str]:
-        """The names of the operands, in the element types that the op computes with."""
+        """Returns the names of the operands, in the element types that the op computes with."""
         taken: list[str] = []
         absent = None
         for key, value in self.given.items():
@@ -219,7 +224,7 @@ class _Call:
                 continue
             nodes = value if isinstance(value, list | tuple) else [value]
             if absent is not None and nodes:
-                # Operands have no names: the one behind would be taken for the one that is missing.
+                # Operands have no names: the next one would be taken for the missing one.
                 raise refused("program", f"{self.target} has {key} without {absent}, and {self.op} of the table takes them in order")
             for one in nodes:
                 if not isinstance(one, torch.fx.Node):
@@ -233,15 +238,15 @@ class _Call:
         return taken
 
     def promoted(self, name: str, dtype: torch.dtype, asked: bool) -> str:
-        """An operand in the element type of the result; integers stay what they are where that is not asked for, or the result has integers."""
+        """Casts an operand to a floating-point result type; to an integer type only on request."""
         return self.cast(name, dtype) if dtype.is_floating_point or (asked and not self.is_counted(name, dtype)) else name
 
     def is_counted(self, name: str, dtype: torch.dtype) -> bool:
-        """Whether truth values are counted, which the ops do without a cast."""
+        """Returns True if truth values are counted, which the ops do without a cast."""
         return dtype == torch.int64 and str(self.graph.dtype(name)) == "bool"
 
     def cast(self, name: str, dtype: torch.dtype) -> str:
-        """A value in an element type."""
+        """Casts a value to an element type."""
         wanted = DType(dtype)
         if self.graph.dtype(name) == wanted:
             return name
@@ -250,7 +255,7 @@ class _Call:
         return self.graph.apply("cast", [name], dtype=str(wanted))[0]
 
     def like(self, name: str) -> str:
-        """A value with the shape and the element type of the result."""
+        """Converts a value to the shape and the element type of the result."""
         value = self.node.meta["val"]
         made = self.cast(name, value.dtype)
         shape = list(value.shape)
@@ -262,12 +267,12 @@ class _Call:
         return made
 
     def ignored(self, name: str) -> str:
-        """Zeros in place of a value, NaN or not, whose gradient is 0."""
+        """Returns zeros in place of a value that may be NaN, with gradient 0."""
         everywhere = self.filled("ones", list(self.graph.shape(name)), torch.bool)
         return self.graph.apply("masked_fill", [name, everywhere], value=0)[0]
 
     def fill(self, value: Any) -> str:
-        """A tensor that is overwritten by one number."""
+        """Returns a tensor that is overwritten by one number."""
         if isinstance(value, torch.fx.Node):
             return self.like(self.names[value])
         made = self.node.meta["val"]
@@ -282,10 +287,10 @@ class _Call:
         return self.filled(_LIKE[self.op], list(value.shape), value.dtype, **chosen)
 
     def mask(self, name: str) -> str:
-        """A mask of attention as the numbers that are added: of truth values, 0 where an element attends and minus infinity elsewhere.
+        """Converts an attention mask to numbers to add: 0 for attended elements, else minus infinity.
 
-        A row that attends to nothing is one of zeros in PyTorch, while a softmax of minus infinity alone is NaN, and so are its gradients: such
-        a row attends to everything here, and what it makes is overwritten by zeros.
+        A row that attends to nothing is zero in PyTorch, while a softmax of minus infinity alone is NaN, and
+        so are its gradients. Here such a row attends to all elements, and its result is overwritten by zeros.
         """
         if str(self.graph.dtype(name)) != "bool":
             return name

@@ -1,4 +1,4 @@
-"""Tensors of which memory is taken: whether it is there, with their names in what is refused."""
+"""Checks of tensors whose memory is used: that it exists, with the tensor's name in each error."""
 
 import torch
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
@@ -10,22 +10,22 @@ from reshard._refusals import refused
 
 
 def settled(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor that a collective makes, after it has made it; any other as it is."""
+    """Waits for a collective's result and returns it; returns any other tensor as it is."""
     return tensor.wait() if isinstance(tensor, AsyncCollectiveTensor) else tensor
 
 
 def resolved(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor whose memory is its value: of a view that conjugates or negates a copy, any other as it is."""
+    """Returns a tensor whose memory is its value: copies conjugated and negated views, keeps others."""
     return tensor.resolve_conj().resolve_neg() if tensor.is_conj() or tensor.is_neg() else tensor
 
 
 def why_not(tensor: torch.Tensor) -> ReshardError | None:
-    """Why the memory of a tensor, or of this rank's part of a DTensor, cannot be read or filled."""
+    """Returns the error if the memory of a tensor or local shard cannot be read or filled."""
     return why_not_plain(tensor._local_tensor if isinstance(tensor, DTensor) else tensor)
 
 
 def why_not_plain(tensor: torch.Tensor) -> ReshardError | None:
-    """Why the memory of a tensor cannot be read or filled: a DTensor is none."""
+    """Returns the error if the memory of a tensor cannot be read or filled; a DTensor is rejected."""
     try:
         check_tensor(settled(tensor), functions=True)
     except Refused as error:
@@ -34,7 +34,7 @@ def why_not_plain(tensor: torch.Tensor) -> ReshardError | None:
 
 
 def check_is_there(name: str, local: torch.Tensor) -> None:
-    """Refuses a tensor without memory, or with less than the tensor says, whatever class it is of; where it is traced there is none yet."""
+    """Rejects a tensor of any class with less memory than its shape requires; skipped while tracing."""
     if torch.compiler.is_compiling():
         return
     try:
@@ -44,7 +44,7 @@ def check_is_there(name: str, local: torch.Tensor) -> None:
 
 
 def why_no_target(tensor: torch.Tensor) -> ReshardError | None:
-    """Why a tensor that has memory cannot be written."""
+    """Returns the error if a tensor that has memory cannot be written."""
     if overlaps(tensor):
         return refused("strides", "several of its elements are one in memory: give tensor.contiguous()")
     if tensor.is_inference() and not torch.is_inference_mode_enabled():
@@ -53,7 +53,7 @@ def why_no_target(tensor: torch.Tensor) -> ReshardError | None:
 
 
 def overlaps(tensor: torch.Tensor) -> bool:
-    """Whether two elements of a strided tensor lie at one place of its storage."""
+    """Returns True if two elements of a strided tensor share a location of its storage."""
     if not tensor.numel():
         return False
     dims = sorted((stride, extent) for extent, stride in zip(tensor.shape, tensor.stride(), strict=True) if extent > 1)
@@ -63,11 +63,12 @@ def overlaps(tensor: torch.Tensor) -> bool:
             break
         last += (extent - 1) * stride
     else:
-        return False  # Every dim steps over all that is below it.
+        return False  # Every stride exceeds the span of all smaller ones.
     span = 1 + sum((extent - 1) * stride for stride, extent in dims)
     if tensor.numel() > span or dims[0][0] == 0:
         return True
-    # Others are apart too, such as (2, 3) with strides (3, 2): every place is marked, which takes no more memory than the tensor has.
+    # Other tensors may have no overlap either, such as (2, 3) with strides (3, 2). Mark every element's
+    # location; the marks take no more memory than the tensor.
     marks = torch.zeros(span, dtype=torch.bool)
     marks.as_strided([extent for _, extent in dims], [stride for stride, _ in dims]).fill_(True)
     return int(marks.sum()) < tensor.numel()

@@ -1,10 +1,10 @@
-"""The entries of a nested state and their names, which are those of `torch.distributed.checkpoint`.
+"""The entries of a nested state, with the names that `torch.distributed.checkpoint` gives them.
 
     {"model": {"w": tensor}, "groups": [{"lr": 0.1}], "betas": (0.9, 0.99), "ids": [1, 2]}
     model.w     groups.0.lr     betas     ids
 
-A dict is always entered, and an empty one has no entry. A list is entered if a tensor or a dict is in it, at any depth of lists. A tuple is
-never entered: it is one object, with all that is in it.
+A dict is always entered, and an empty one has no entry. A list is entered if it contains a tensor or a dict,
+at any depth of lists. A tuple is never entered: it is one object, with all of its elements.
 """
 
 import array
@@ -21,12 +21,12 @@ import torch
 from reshard import ReshardError
 from reshard._refusals import refused
 
-# States that people have are nested less than ten deep; one that holds itself is found here.
+# Real states are nested less than ten deep; this limit detects a state that contains itself.
 _DEEPEST = 100
 _MOST_ENTRIES = 1 << 20
-# Dicts and lists that hold each other have no end long before they have entries.
+# Dicts and lists that contain each other may have no end, and no entries either.
 _MOST_COLLECTIONS = 1 << 20
-# The most names that an error lists.
+# The maximum number of names that an error lists.
 _MOST_NAMES = 10
 
 
@@ -45,15 +45,16 @@ class Entry:
 
 
 def entries(state: Mapping[Any, Any]) -> Iterator[Entry]:
-    """The entries of a state, one at a time: mappings may make their values on demand.
+    """Yields the entries of a state, one at a time: mappings may make their values on demand.
 
-    Errors: `ReshardError` for two entries of one name, for a state that holds itself, for more than 2^20 entries, dicts or lists.
+    Errors: `ReshardError` for two entries of one name, for a state that contains itself, for more than 2^20
+    entries, dicts or lists.
     """
     return _named(state, {})
 
 
 def copied(state: Mapping[Any, Any]) -> tuple[dict[Any, Any], list[Entry]]:
-    """The same nesting in new dicts and lists, and its entries.
+    """Returns a copy of the nesting in new dicts and lists, and its entries.
 
     Errors: as `entries`.
     """
@@ -79,7 +80,7 @@ def _named(state: Mapping[Any, Any], copy: dict[Any, Any]) -> Iterator[Entry]:
 
 
 class _Visits:
-    """How many dicts and lists of a state were visited, with a limit."""
+    """A counter of visited dicts and lists of a state, with a limit."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -112,7 +113,7 @@ def _walked(
 
 
 def _is_entered(items: list[Any], known: dict[int, bool], depth: int) -> bool:
-    """Whether a tensor or a dict is in a list, or in lists in it."""
+    """Returns True if a list contains a tensor or a dict, directly or in nested lists."""
     if depth > _DEEPEST:
         raise _too_deep()
     if id(items) not in known:
@@ -122,14 +123,14 @@ def _is_entered(items: list[Any], known: dict[int, bool], depth: int) -> bool:
     return known[id(items)]
 
 
-# Sequences of numbers and texts, which hold nothing else however long they are.
+# Sequences of numbers and texts, which contain nothing else, at any length.
 _PLAIN = (str, bytes, bytearray, memoryview, range, array.array)
-# What holds its items, so that there is memory for all of them.
+# Collections that store their elements, so that all of them fit in memory.
 _BUILT_IN = (list, tuple, set, frozenset, dict, collections.deque)
 
 
 def _inner(value: Any) -> Iterable[Any] | None:
-    """What a collection holds; None of what is no collection."""
+    """Returns the elements of a collection; None for an object that is not a collection."""
     if isinstance(value, Mapping):
         return itertools.chain.from_iterable(value.items())
     if isinstance(value, torch.nn.Module):
@@ -147,9 +148,11 @@ def _inner(value: Any) -> Iterable[Any] | None:
 
 
 def holds_tensors(value: Any) -> bool:
-    """Whether a tensor is in an entry that is none itself: in tuples, sets, dataclasses, modules and other collections, at any depth.
+    """Returns True if an entry that is not a tensor contains one, at any depth of collections.
 
-    Errors: `ReshardError` for more than 2^20 items that are made on demand.
+    Collections are tuples, sets, dataclasses, modules and others.
+
+    Errors: `ReshardError` for more than 2^20 elements that are made on demand.
     """
     visits, seen, left = _Visits(), {id(value): value}, [value]
     while left:
@@ -159,7 +162,8 @@ def holds_tensors(value: Any) -> bool:
                 return True
             if not isinstance(one, _BUILT_IN):
                 visits.one()
-            # It is kept, as the address of what is made on demand would be another's.
+            # Hold the object: the address of an object that was made on demand could be reused by another
+            # one.
             if id(item) not in seen and _inner(item) is not None:
                 seen[id(item)] = item
                 left.append(item)
@@ -171,6 +175,6 @@ def _too_deep() -> ReshardError:
 
 
 def listed(names: list[str]) -> str:
-    """The first ten names, and how many there are beyond."""
+    """Returns the first ten names, and the number of the others."""
     more = len(names) - _MOST_NAMES
     return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

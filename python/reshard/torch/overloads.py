@@ -1,4 +1,4 @@
-"""The arguments of PyTorch's overloads: each is used, may be left out for a reason, or is rejected."""
+"""The arguments of PyTorch's overloads: each is used, left out for a stated reason, or rejected."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from typing import Any
 
 from torch._ops import OpOverload
 
-from reshard import Table
+from reshard import OpTable
 from reshard._refusals import refused
 
 
 class Use(Enum):
-    """What becomes of an argument."""
+    """The use of an argument."""
 
     OPERAND = "an operand of the op"
     PARAMETER = "an argument of the op"
@@ -24,7 +24,7 @@ class Use(Enum):
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of an overload: its name in PyTorch, its use, its name in the table if it is used, and why it may be left out if it is not."""
+    """An argument of an overload: PyTorch's name, its use, and the table's name or the reason to omit it."""
 
     name: str
     use: Use
@@ -32,7 +32,8 @@ class Argument:
     why: str = ""
 
 
-# The namespaces whose ops are those of the table of the same name: an op of another library's means what that library says.
+# The namespaces whose ops are the table's ops of the same name. Another library's op has that library's
+# semantics.
 NAMESPACES = ("aten", "prims")
 
 # Ops that have another name in the table.
@@ -53,7 +54,8 @@ _CALLED_OF = {
     ("eye", "n"): "size",
 }
 
-# What changes no value: where tensors are stored, by which kernel they are computed, and the layout of what is made.
+# Arguments that change no value: the memory of tensors, the kernel that computes them, and the layout of the
+# result.
 _LEFT_OUT = {
     "device": "a mesh says where values are",
     "pin_memory": "a matter of the memory of a host",
@@ -73,31 +75,32 @@ _LEFT_OUT_OF = {
     ("zero", "self"): "all of its elements are overwritten",
 }
 
-# Ops that PyTorch computes in the element type that is given, and those that make something of that type.
+# Ops that PyTorch computes in the given element type, and ops with a result of that type.
 _CASTING = {"softmax", "log_softmax", "sum", "nansum", "mean", "prod", "cumsum", "cumprod"}
 _MAKING = {"ones", "zeros", "full", "arange", "eye", "ones_like", "zeros_like", "full_like", "cast"}
 
-# Ops with a number in place of an operand, and what the number is called.
+# Ops with a number as an operand, and the table's name of the number.
 _NUMBERS = {"add": "value", "sub": "value", "mul": "value", "div": "value", "pow": "exponent"}
 
-# Ops to which an empty list of dims says all of them, as leaving it out does; to the others of PyTorch's it says none.
+# Ops for which an empty list of dims means all dims, as None does. For PyTorch's other ops it means no dim.
 _ALL_BY_NONE = {
     "sum", "nansum", "mean", "amax", "amin", "var", "std", "var_mean", "std_mean", "count_nonzero", "norm", "linalg_vector_norm", "logsumexp", "roll",
 }  # fmt: skip
 
-# What a reduction of a loss is called, by PyTorch's number.
+# The table's names of loss reductions, by PyTorch's number.
 _REDUCTIONS = ("none", "mean", "sum")
 
 
 def op_of(overload: OpOverload) -> str:
-    """The name of an overload's op in the table, were it there.
+    """Returns the name that an overload's op has in the table, whether or not the table has it.
 
-    That of another library is one of the user's own table: `mylib::swiglu` is `swiglu` there.
+    An op of another library is looked up in the user's table without its namespace: `mylib::swiglu` is
+    `swiglu`.
 
-    Errors: `ReshardError` for an op of another namespace that has the name of one of PyTorch's.
+    Errors: `ReshardError` for an op of another namespace with the name of a PyTorch op.
     """
     namespace, _, packet = overload._schema.name.partition("::")
-    if namespace not in NAMESPACES and (packet.startswith("_") or packet in Table.standard()):
+    if namespace not in NAMESPACES and (packet.startswith("_") or packet in OpTable.standard()):
         raise refused(
             "program",
             f"{overload} is an op of {namespace}, and programs have those of {' and '.join(NAMESPACES)}: write it by PyTorch's own ops, "
@@ -107,14 +110,14 @@ def op_of(overload: OpOverload) -> str:
 
 
 def with_number(overload: OpOverload, given: Mapping[str, Any]) -> str | None:
-    """The name of the op with a number in place of its second operand, if that is given."""
+    """Returns the name of the op with a number as its second operand, if a number is given."""
     op = op_of(overload)
     other = given.get("other", given.get("exponent"))
     return f"{op}_scalar" if op in _NUMBERS and isinstance(other, int | float) else None
 
 
 def arguments(overload: OpOverload, op: str, parameters: Mapping[str, str]) -> dict[str, Argument]:
-    """All arguments of an overload, by name, as an op with these parameters takes them."""
+    """Returns all arguments of an overload, by name, as an op with these parameters takes them."""
     return {one.name: _argument(op_of(overload), op, one, parameters) for one in overload._schema.arguments}
 
 
@@ -141,7 +144,7 @@ def _argument(packet: str, op: str, one: Any, parameters: Mapping[str, str]) -> 
 
 
 def value_of(argument: Argument, value: Any, parameters: Mapping[str, str]) -> Any:
-    """A value of PyTorch's as the table writes it."""
+    """Converts a value of PyTorch to the table's form."""
     declared = parameters[argument.called]
     if argument.called == "last":
         return len(value)
@@ -151,17 +154,21 @@ def value_of(argument: Argument, value: Any, parameters: Mapping[str, str]) -> A
         return [value]
     if isinstance(value, list | tuple):
         return list(value)
-    # A number that is a word there, such as `p` of distances.
+    # The table has a keyword in place of this number, such as `p` of distances.
     return f"{value:g}" if isinstance(value, float) and "|" in declared.partition(" = ")[0] else value
 
 
 def taken(op: str, given: Mapping[str, Any], uses: Mapping[str, Argument]) -> dict[str, Any]:
-    """What is given for arguments of the op, by PyTorch's names, without what stands for none."""
+    """Returns the given arguments of the op, by PyTorch's names, without values that mean none."""
     return {key: value for key, value in given.items() if uses[key].use is Use.PARAMETER and not _is_absent(op, uses[key], value)}
 
 
 def _is_absent(op: str, argument: Argument, value: Any) -> bool:
-    """Whether a value stands for none: an empty stride is that of the window, and an empty list of dims is all of them, where PyTorch has it so."""
+    """Returns True if a value means that none is given.
+
+    An empty stride is the window's, and an empty list of dims is all dims for the ops where PyTorch defines
+    it so.
+    """
     if value is None:
         return True
     is_empty = isinstance(value, list | tuple) and not value
@@ -169,7 +176,7 @@ def _is_absent(op: str, argument: Argument, value: Any) -> bool:
 
 
 def is_default(argument: Argument, value: Any, parameters: Mapping[str, str]) -> bool:
-    """Whether the op does the same without the value: PyTorch's default is the table's."""
+    """Returns True if the op does the same without the value, because PyTorch's default is the table's."""
     text = parameters[argument.called].rpartition(" = ")[2]
     made = value_of(argument, value, parameters)
     if isinstance(made, bool):
@@ -181,12 +188,12 @@ def is_default(argument: Argument, value: Any, parameters: Mapping[str, str]) ->
 
 
 def by_name(overload: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by their names."""
+    """Returns the arguments of a call by their names."""
     return dict(zip((one.name for one in overload._schema.arguments), args, strict=False)) | dict(kwargs)
 
 
 def with_defaults(overload: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """All arguments of a call by their names, in the order of the overload, with PyTorch's defaults where none is given."""
+    """Returns all arguments of a call by name, in the overload's order, with PyTorch's defaults."""
     named = {one.name: one.default_value for one in overload._schema.arguments if one.has_default_value()}
     named |= by_name(overload, args, kwargs)
     return {one.name: named[one.name] for one in overload._schema.arguments if one.name in named}

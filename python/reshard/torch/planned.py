@@ -1,4 +1,4 @@
-"""DTensor redistributes by our plans: forward, backward, twice, and under torch.compile."""
+"""DTensor redistributions by this library's plans: forward, backward, twice, and under torch.compile."""
 
 import contextlib
 from collections import Counter
@@ -21,7 +21,7 @@ from reshard.torch.groups import groups_of, plan_within
 from reshard.torch.hook import Hook
 from reshard.torch.specs import placement, sharding
 
-# Why a redistribution goes PyTorch's own way, each with what it says in a report.
+# The reasons why a redistribution is left to PyTorch, each with its text in a report.
 FALLBACKS = {
     "into terms": "R or S becomes P: PyTorch divides or pads, we keep one copy: the same value in other terms",
     "terms": "P(a) becomes P(b), or dims have terms of different ops: PyTorch's errors stand",
@@ -36,8 +36,8 @@ FALLBACKS = {
 }
 
 
-class Unplanned(RuntimeError):
-    """Under `strict`, a redistribution that would have gone PyTorch's own way; `reason` is a key of `FALLBACKS`."""
+class FallbackError(RuntimeError):
+    """Raised under `strict` for a redistribution left to PyTorch; `reason` is a key of `FALLBACKS`."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(f"not by a plan ({reason}): {detail}: {FALLBACKS[reason]}")
@@ -45,8 +45,8 @@ class Unplanned(RuntimeError):
 
 
 @dataclass
-class Line:
-    """What became of the redistributions between two specs."""
+class RedistributionRow:
+    """The count of redistributions between two specs, and how they were done."""
 
     calls: int = 0
     received_bytes: int = 0
@@ -56,28 +56,28 @@ class Line:
 
 @dataclass
 class Report:
-    """What was redistributed, by a plan or PyTorch's own way; `str` is a table."""
+    """The redistributions that were done, by a plan or by PyTorch; `str` is a table."""
 
-    lines: dict[str, Line] = field(default_factory=dict)
+    lines: dict[str, RedistributionRow] = field(default_factory=dict)
 
     @property
     def plans(self) -> int:
-        """Redistributions that went by a plan."""
+        """The number of redistributions by a plan."""
         return sum(line.calls for line in self.lines.values() if line.fallback is None)
 
     @property
     def collectives(self) -> int:
-        """Collective calls that this rank made for them."""
+        """The number of collective calls that this rank made for them."""
         return sum(line.calls * len(line.kinds) for line in self.lines.values() if line.fallback is None)
 
     @property
     def received_bytes(self) -> int:
-        """Bytes that this rank received by them."""
+        """The bytes that this rank received by them."""
         return sum(line.calls * line.received_bytes for line in self.lines.values() if line.fallback is None)
 
     @property
     def fallbacks(self) -> dict[str, int]:
-        """Redistributions that went PyTorch's own way, by reason."""
+        """The number of redistributions that were left to PyTorch, by reason."""
         counted: Counter[str] = Counter()
         for line in self.lines.values():
             if line.fallback is not None:
@@ -102,11 +102,12 @@ class _Fallback:
 
 
 class planned(contextlib.ContextDecorator):
-    """While it is entered, DTensor redistributes by plans: explicitly, between ops, and in backward passes; also under
-    `torch.compile`, whose graphs then have the plan's calls.
+    """Makes DTensor redistribute by plans: explicitly, between ops, and in backward passes.
 
-    It is a context manager and a decorator; `enable` and `disable` are its two ends. The innermost one counts. With `strict`, a redistribution
-    that would go PyTorch's own way is an `Unplanned`. No group is made: a plan uses those that there are. `report` says what happened.
+    Under `torch.compile` the graphs contain the plan's calls. It is a context manager and a decorator;
+    `enable` and `disable` are its two ends. The innermost one counts. With `strict`, a redistribution that
+    would be left to PyTorch raises `Unplanned`. No group is made: a plan uses existing ones. `report` lists
+    the redistributions.
 
     >>> with planned() as plans:
     ...     y = x.redistribute(placements=[Shard(1), Shard(0)])
@@ -117,24 +118,24 @@ class planned(contextlib.ContextDecorator):
         self._planner = planner or default_planner()
         self._strict = strict
         self._report = Report()
-        self._known: dict[tuple[DTensorSpec, DTensorSpec], tuple[Executor | _Fallback, Line]] = {}
+        self._known: dict[tuple[DTensorSpec, DTensorSpec], tuple[Executor | _Fallback, RedistributionRow]] = {}
         self._stamp: object = None
         self._hook = Hook(self._redistribute)
 
     def report(self) -> Report:
-        """What was redistributed since this was made."""
+        """Returns the redistributions since this object was made."""
         return self._report
 
     def enable(self) -> "planned":
         """Enters it, until `disable`.
 
-        Errors: RuntimeError where PyTorch's function has arguments that are not known here.
+        Errors: RuntimeError if PyTorch's function has unknown arguments.
         """
         self._hook.enter()
         return self
 
     def disable(self) -> None:
-        """Leaves it; PyTorch's own function is back when all are left."""
+        """Leaves it; the last one to leave restores PyTorch's function."""
         self._hook.leave()
 
     def __enter__(self) -> "planned":
@@ -164,11 +165,11 @@ class planned(contextlib.ContextDecorator):
             found, line = known
         if isinstance(found, _Fallback):
             if self._strict and found.reason != "outside":
-                raise Unplanned(found.reason, f"{_between(current, target)}: {found.detail}")
+                raise FallbackError(found.reason, f"{_between(current, target)}: {found.detail}")
             line.calls += 1
             return own(local, current, target, **options)
         if found.dtype != local.dtype:
-            # The spec's type is that of the tensor as a whole, and this shard has been cast.
+            # The spec has the type of the whole tensor, and this shard has been cast.
             found, line = self._line(current, target, self._prepare(local, current, target))
             if isinstance(found, _Fallback):
                 return own(local, current, target, **options)
@@ -181,12 +182,12 @@ class planned(contextlib.ContextDecorator):
         ):
             return found(local, async_op=options.get("async_op", False))
 
-    def _line(self, current: DTensorSpec, target: DTensorSpec, found: Executor | _Fallback) -> tuple[Executor | _Fallback, Line]:
+    def _line(self, current: DTensorSpec, target: DTensorSpec, found: Executor | _Fallback) -> tuple[Executor | _Fallback, RedistributionRow]:
         name = _between(current, target)
         if isinstance(found, _Fallback):
             name += f" ({found.reason})"
-            return found, self._report.lines.setdefault(name, Line(fallback=found.reason))
-        return found, self._report.lines.setdefault(name, Line(kinds=tuple(found.kinds), received_bytes=found.received_bytes))
+            return found, self._report.lines.setdefault(name, RedistributionRow(fallback=found.reason))
+        return found, self._report.lines.setdefault(name, RedistributionRow(kinds=tuple(found.kinds), received_bytes=found.received_bytes))
 
     def _prepare(self, local: torch.Tensor, current: DTensorSpec, target: DTensorSpec) -> Executor | _Fallback:
         reason = why_not(current, target)
@@ -209,7 +210,10 @@ class planned(contextlib.ContextDecorator):
 
 
 def why_not(current: DTensorSpec, target: DTensorSpec) -> tuple[str, str] | None:
-    """Why a redistribution goes PyTorch's own way, by its specs alone, which are the same on all ranks; None if nothing speaks against a plan."""
+    """Returns the reason why a redistribution is left to PyTorch, or None if a plan can do it.
+
+    It depends on the specs alone, which are equal on all ranks.
+    """
     if current.mesh != target.mesh:
         return "meshes", f"{current.mesh} and {target.mesh}"
     if not current.mesh._is_current_rank_part_of_mesh():

@@ -23,10 +23,11 @@ from reshard.torch.specs import contiguous_strides, sharding
 def redistribute(
     x: DTensor, device_mesh: DeviceMesh | None = None, placements: Sequence[Placement] | None = None, *, planner: Planner | None = None
 ) -> DTensor:
-    """The same tensor with other placements, on the same device mesh or on another.
+    """Redistributes a DTensor to other placements, on the same device mesh or on another.
 
-    What is not given stays; on another device mesh without placements every rank holds the whole. It is differentiable, twice too. Every
-    rank of both meshes calls it, and its backward pass, also those of which the other mesh has nothing: their shard is empty.
+    An omitted argument stays as it is; on another device mesh the default is that every rank has the whole
+    tensor. It is differentiable, also twice. Every rank of both meshes calls it, and its backward pass. A
+    rank that is not in the other mesh has an empty shard there.
 
     Errors: `ReshardError` for a redistribution that cannot be planned.
     """
@@ -37,7 +38,7 @@ def redistribute(
 
 
 def target(x: DTensor, device_mesh: DeviceMesh | None, placements: Sequence[Placement] | None) -> DTensorSpec:
-    """The spec of a DTensor with what is given of another device mesh and other placements."""
+    """Returns the spec of a DTensor after the given changes of its device mesh and its placements."""
     onto = device_mesh or x.device_mesh
     if placements is None:
         placements = x.placements if onto == x.device_mesh else [Replicate()] * onto.ndim
@@ -48,7 +49,7 @@ def target(x: DTensor, device_mesh: DeviceMesh | None, placements: Sequence[Plac
 
 
 def _normal(one: Placement, ndim: int) -> Placement:
-    """The placement with a dim that is counted from the front."""
+    """Returns the placement with a nonnegative dim."""
     if isinstance(one, Shard | _StridedShard):
         if not -ndim <= one.dim < ndim:
             raise refused("placement", f"{one} is of a tensor of more than {counted(ndim, 'dim')}")
@@ -66,14 +67,14 @@ def executor(before: DTensorSpec, after: DTensorSpec, dtype: torch.dtype, planne
 
 
 def moved(local: torch.Tensor, before: DTensorSpec, after: DTensorSpec, planner: Planner) -> torch.Tensor:
-    """The local tensor of `after`, from that of `before`."""
+    """Returns the local tensor of `after`, given that of `before`."""
     if not (before.mesh._is_current_rank_part_of_mesh() or after.mesh._is_current_rank_part_of_mesh()):
         return local.new_empty(0)
     return executor(before, after, local.dtype, planner, id(dist.group.WORLD))(local)
 
 
 def placed(like: DTensorSpec, placements: tuple[Placement, ...], x: DTensor) -> DTensorSpec:
-    """The spec of a tensor like `x` with these placements, cut in the order of `like`."""
+    """Returns the spec of a tensor like `x` with these placements, in the shard order of `like`."""
     meta = TensorMeta(x.shape, contiguous_strides(tuple(x.shape)), x.dtype)
     if like.use_strided_shard_as_shard_order or any(isinstance(one, _StridedShard) for one in placements):
         return DTensorSpec(like.mesh, placements, tensor_meta=meta, use_strided_shard_as_shard_order=like.use_strided_shard_as_shard_order)
@@ -89,6 +90,6 @@ class _Redistribute(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: DTensor) -> Any:
-        # Of terms, each rank's gradient is the gradient of the sum: replicated.
+        # The gradient of each partial value is the gradient of the sum: replicated.
         placements = tuple(Replicate() if one.is_partial() else one for one in ctx.before.placements)
         return _Redistribute.apply(gradient, placed(ctx.before, placements, gradient), ctx.planner), None, None

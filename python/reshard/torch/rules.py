@@ -1,4 +1,4 @@
-"""Our rules for ops that DTensor has none for, by PyTorch's public registration."""
+"""Sharding rules for ops that DTensor has none for, by PyTorch's public registration."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,14 +11,14 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Sha
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.distributed.tensor.experimental import register_sharding
 
-from reshard import Op, ReshardError, Table
+from reshard import Op, ReshardError, OpTable
 from reshard._refusals import refused
 
 from reshard.torch.overloads import Use, arguments, by_name, taken, value_of, with_defaults
 from reshard.torch.specs import OURS_TO_TORCH
 
-# The ops of PyTorch's that DTensor refuses, having neither a rule nor a decomposition of them, and what they are in our table; PyTorch's validator
-# and ours have tried their rules.
+# The PyTorch ops that DTensor rejects, for which it has neither a rule nor a decomposition, and their names
+# in the table. Their rules were tested by PyTorch's validator and by this library's.
 OPS = {
     "_cdist_forward": "cdist",
     "addbmm": "addbmm",
@@ -35,23 +35,24 @@ Strategy = tuple[list[Placement], list[Placement | None]]
 
 @dataclass(frozen=True)
 class Registered:
-    """An op that has a rule now: PyTorch's overload, and the op of the table whose rule it is."""
+    """An op with a newly registered rule: PyTorch's overload, and the op of the table whose rule it is."""
 
     overload: OpOverload
     op: str
 
 
-def rules(table: Table | None = None, names: Iterable[str] | None = None) -> list[Registered]:
-    """Registers the rules of a table for ops that DTensor has none for, by `torch.distributed.tensor.experimental.register_sharding`,
-    and returns which. DTensor's dispatch is left alone.
+def rules(table: OpTable | None = None, names: Iterable[str] | None = None) -> list[Registered]:
+    """Registers the rules of a table for ops that DTensor has none for, and returns the registered ops.
 
-    `names` are overloads of `aten`, such as `"unfold"` or `"scatter_reduce.two"`, without them all of `OPS`; one that is not of `OPS` is the
-    op of its name in the table. One that DTensor has a rule for is left out. A dim is sharded where the number of ranks divides it, and an
-    argument that the table does not know leaves the op to replicas.
+    It uses `torch.distributed.tensor.experimental.register_sharding`; DTensor's dispatch is left alone.
+    `names` are overloads of `aten`, such as `"unfold"` or `"scatter_reduce.two"`; the default is all of
+    `OPS`. A name that is not in `OPS` is the op of that name in the table. An op that DTensor has a rule for
+    is left out. A dim is sharded if the number of ranks divides it. An argument that the table does not know
+    makes the op run on replicas.
 
-    Errors: `ReshardError` for a name that PyTorch or the table has not.
+    Errors: `ReshardError` for a name that is missing in PyTorch or in the table.
     """
-    chosen = Table.standard() if table is None else table
+    chosen = OpTable.standard() if table is None else table
     made = []
     for name in names if names is not None else OPS:
         overload = _overload(name)
@@ -66,7 +67,7 @@ def rules(table: Table | None = None, names: Iterable[str] | None = None) -> lis
 
 
 def is_known(overload: OpOverload) -> bool:
-    """Whether DTensor has a rule for an op already."""
+    """Returns True if DTensor has a rule for an op."""
     known = DTensor._op_dispatcher.sharding_propagator
     return overload in known.op_to_rules or overload in known.op_strategy_funcs or overload in known.op_single_dim_strategy_funcs
 
@@ -79,15 +80,15 @@ def _overload(name: str) -> OpOverload:
         raise refused("op", f"PyTorch has no aten::{name}") from None
 
 
-def _rule(overload: OpOverload, ours: str, table: Table) -> Callable[..., list[Strategy]]:
+def _rule(overload: OpOverload, ours: str, table: OpTable) -> Callable[..., list[Strategy]]:
     def rule(*args: Any, **kwargs: Any) -> list[Strategy]:
         return strategies(overload, ours, table, args, kwargs)
 
     return rule
 
 
-def op_of(overload: OpOverload, ours: str, table: Table, given: Mapping[str, Any]) -> Op | None:
-    """A call of PyTorch's as an op of the table, from its arguments by name; None for arguments that the table does not know, or refuses."""
+def op_of(overload: OpOverload, ours: str, table: OpTable, given: Mapping[str, Any]) -> Op | None:
+    """Converts a PyTorch call to an op of the table; None for arguments that the table does not take."""
     parameters = table.parameters(ours) or {}
     uses = arguments(overload, ours, parameters)
     whole = with_defaults(overload, (), given)
@@ -103,9 +104,12 @@ def op_of(overload: OpOverload, ours: str, table: Table, given: Mapping[str, Any
         return None
 
 
-def strategies(overload: OpOverload, ours: str, table: Table, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Strategy]:
-    """What a rule says of a call, for one axis, in PyTorch's words: outputs and inputs, None for what is no tensor. Tensors are specs, or
-    anything that has a shape."""
+def strategies(overload: OpOverload, ours: str, table: OpTable, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Strategy]:
+    """Returns a rule's strategies for a call, for one axis, as PyTorch placements.
+
+    A strategy lists outputs and inputs, with None for those that are not tensors. Tensors are specs, or
+    objects with a shape.
+    """
     given = by_name(overload, args, kwargs)
     tensors = [one for one in given.values() if _is_tensor(one)]
     outputs = len(overload._schema.returns)
@@ -127,7 +131,7 @@ def strategies(overload: OpOverload, ours: str, table: Table, args: Sequence[Any
         cut = [(one, tensor.shape) for one, tensor in zip(inputs, tensors, strict=True)] + list(zip(results, op.outputs, strict=True))
         if all(not isinstance(one, Shard) or shape[one.dim] % ranks == 0 for one, shape in cut):
             found.append(made(inputs, results))
-    # DTensor has no words for terms of different ops on different axes.
+    # DTensor cannot express partial values with different ops on different axes.
     ops = {one.reduce_op for results, _ in found for one in results if isinstance(one, Partial)}
     if len(ops) > 1:
         found = [one for one in found if not any(isinstance(p, Partial) for p in one[1] if p is not None)]
@@ -142,7 +146,7 @@ _WORD = re.compile(r"(?:S\([A-Za-z_]+|\?)(\d+)\)?$")
 
 
 def _placements(side: str) -> list[Placement] | None:
-    """The placements of one side of a strategy; None where PyTorch has no word for one."""
+    """Returns the placements of one side of a strategy; None if PyTorch has none for one of them."""
     found: list[Placement] = []
     for word in side.split(","):
         if word == "R":

@@ -1,4 +1,4 @@
-"""A program carried out by PyTorch: calls are its ops, exchanges are plans over c10d, memory is one arena on a device."""
+"""Execution of programs by PyTorch: calls are ops, exchanges are plans over c10d, memory is one arena."""
 
 import hashlib
 import itertools
@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
-from reshard import EngineError, Instr, Plan, Program, Schedule, Sharding
+from reshard import EngineError, Instruction, Plan, Program, Schedule, Sharding
 from reshard._refusals import counted, refused
 
 from reshard.torch.execute import Executor
@@ -21,13 +21,13 @@ from reshard.torch.memory import check_is_there, resolved, settled, why_not_plai
 from reshard.torch.specs import sharding
 from reshard.torch.state import Moving, run_together
 
-# Runners have the same number on all ranks, since all of them make each.
+# Runners have equal numbers on all ranks, because all ranks make every runner.
 _numbers = itertools.count()
 
 
 @dataclass(frozen=True)
-class Did:
-    """Something that a rank did in a step: a call on tensors of these shapes, or an exchange that brought so many bytes."""
+class RankEvent:
+    """An event of a step: a call on tensors of these shapes, or an exchange and its received bytes."""
 
     what: str
     takes: tuple[tuple[str, tuple[int, ...]], ...]
@@ -36,15 +36,16 @@ class Did:
 
 
 class Runner:
-    """What this rank does in a step of a program, made ready: it is called with inputs, as often as one likes.
+    """This rank's prepared step of a program; call it with inputs, any number of times.
 
-    Rank is that of the default group, and every rank of that makes the runner, as the groups that plans lack are made here; those of
-    `groups` are used where they are the ones. `kernels` are functions `(call, *tensors) -> tensor` by the names of ops or the texts of calls,
-    in place of PyTorch's ops or beside them; the other options are those of `Program.compile`. A rank that the program's mesh has not does
-    nothing, and gets nothing.
+    Ranks are those of the default group. Every rank of it makes the runner, because missing groups of plans
+    are made here; those of `groups` are used where they fit. `kernels` are functions `(call, *tensors) ->
+    tensor` by the names of ops or the texts of calls. They replace or extend PyTorch's ops. The other options
+    are those of `Program.compile`. A rank outside of the program's mesh does nothing and gets an empty
+    result.
 
-    Errors: `ReshardError` for a call that no function carries out; `EngineError` on all ranks where one has another program or options,
-    or was refused.
+    Errors: `ReshardError` for a call without a function; `EngineError` on all ranks if one of them has
+    another program or options, or raised an error.
     """
 
     def __init__(
@@ -55,13 +56,13 @@ class Runner:
         groups: Groups | None = None,
         kernels: Mapping[str, Kernel] | None = None,
         liveness: bool = True,
-        hoist_bytes: int = 0,
+        in_flight_bytes: int = 0,
         bucket_bytes: int = 0,
-        order: Literal["written", "1f1b"] = "written",
+        order: Literal["program", "1f1b"] = "program",
     ) -> None:
         self.program, self.device, self.rank = program, torch.device(device), dist.get_rank()
         self._number, self._runs = next(_numbers), 0
-        self.trace: list[Did] = []
+        self.trace: list[RankEvent] = []
         self._steps: list[Callable[[], None]] = []
         self._tensors: dict[str, torch.Tensor] = {}
         self._failed: Exception | None = None
@@ -71,11 +72,11 @@ class Runner:
         refused: Exception | None = None
         try:
             if self.rank in program.mesh:
-                self.schedule = program.compile(self.rank, liveness=liveness, hoist_bytes=hoist_bytes, bucket_bytes=bucket_bytes, order=order)
+                self.schedule = program.compile(self.rank, liveness=liveness, in_flight_bytes=in_flight_bytes, bucket_bytes=bucket_bytes, order=order)
             called = self._called(kernels or {})
         except Exception as error:
             refused = error
-        text = f"{program}\n{liveness} {hoist_bytes} {bucket_bytes} {order}"
+        text = f"{program}\n{liveness} {in_flight_bytes} {bucket_bytes} {order}"
         self._agree_on(text, refused)
         if refused is not None:
             raise refused
@@ -88,7 +89,7 @@ class Runner:
         if self.schedule is None:
             return
         self.arena = torch.zeros(self.schedule.arena_bytes, dtype=torch.uint8, device=self.device)
-        for local in self.schedule.locals:
+        for local in self.schedule.buffers:
             place = self.arena.narrow(0, local.offset, local.bytes) if local.bytes else self.arena.new_empty(0)
             self._tensors[local.name] = place.view(torch_dtype(local.dtype.name)).view(local.shape)
         pending: dict[tuple[str, ...], list[Moving]] = {}
@@ -101,7 +102,7 @@ class Runner:
                 self._steps.append(self._wait(step, pending))
 
     def shard(self, name: str, whole: torch.Tensor) -> torch.Tensor:
-        """This rank's part of an input, from the whole of it."""
+        """Returns this rank's shard of an input, given the whole tensor."""
         value = self.program[name]
         whole = _tensor_of(name, whole)
         if tuple(whole.shape) != value.shape:
@@ -109,15 +110,18 @@ class Runner:
         return cut(value.sharding, whole, self.rank)
 
     def __call__(self, inputs: Mapping[str, torch.Tensor | DTensor] | None = None) -> dict[str, torch.Tensor]:
-        """What this rank holds at the end of a step, by name, from its shards of the inputs; every rank of the program's mesh calls it.
+        """Runs a step on this rank's shards of the inputs, and returns the rank's results by name.
 
-        Inputs are tensors of the rank's shape, or DTensors of the program's sharding. After a step one that is not given is what the step left:
-        what was made of it where the program makes `w'` of `w`, itself where it lasts.
+        Every rank of the program's mesh calls it. Inputs are tensors of the rank's shape, or DTensors of the
+        program's sharding. After the first step, an input that is not given has its value from the previous
+        step: `w'` if the program makes `w'` of `w`, or its unchanged value if its buffer is live at the end.
 
-        A rank whose function raises goes on with its exchanges, so that nobody waits for it, and at the end raises that, while all others
-        raise an `EngineError` that names it. Nothing of such a step is to be used, and all can go on with another one.
+        A rank whose function raises continues its exchanges, so that no rank waits for it, and raises that
+        error at the end. All others raise an `EngineError` with its rank. The results of such a step are
+        invalid; all ranks can run another step.
 
-        Errors: that, and the same for inputs that are not the rank's; an `EngineError` of a call that fails, which names who has gone.
+        Errors: that, and the same for inputs that do not fit the rank; an `EngineError` for a call that
+        fails, with the failed ranks.
         """
         if self.schedule is None:
             return {}
@@ -130,14 +134,14 @@ class Runner:
             for step in self._steps:
                 step()
             self._agree()
-            made = {local.name: self._tensors[local.name].clone() for local in self.schedule.locals if local.lasts}
-            for offset, size, onto in self.schedule.carried:
+            made = {local.name: self._tensors[local.name].clone() for local in self.schedule.buffers if local.is_live_out}
+            for offset, size, onto in self.schedule.loop_carried_copies:
                 self.arena.narrow(0, onto, size).copy_(self.arena.narrow(0, offset, size))
         self._has_run = True
         return made
 
     def _called(self, kernels: Mapping[str, Kernel]) -> dict[int, Callable[[Sequence[torch.Tensor]], tuple[torch.Tensor, ...]]]:
-        """The functions of all calls, by their places among the steps."""
+        """Returns the functions of all calls, by their indices among the steps."""
         if self.schedule is None:
             return {}
         return {number: kernel_of(step.call, self.device, kernels) for number, step in enumerate(self.schedule.steps) if step.call is not None}
@@ -147,14 +151,14 @@ class Runner:
         for name in inputs:
             if name not in self.program.inputs:
                 raise refused("program", f"{name} is given, and the program has the inputs {', '.join(self.program.inputs)}")
-        for local in self.schedule.locals:
+        for local in self.schedule.buffers:
             if not local.is_input:
                 continue
             given = inputs.get(local.name)
             if given is None:
                 if not self._has_run:
                     raise refused("program", f"{local.name} is not given, and no step has been before this one")
-                if not local.lasts and f"{local.name}'" not in self.program:
+                if not local.is_live_out and f"{local.name}'" not in self.program:
                     raise refused("program", f"{local.name} is not given, and nothing of it is left by the step before")
                 continue
             if isinstance(given, DTensor):
@@ -174,7 +178,7 @@ class Runner:
                 )
             here.copy_(given)
 
-    def _call(self, step: Instr, kernel: Callable[[Sequence[torch.Tensor]], tuple[torch.Tensor, ...]]) -> Callable[[], None]:
+    def _call(self, step: Instruction, kernel: Callable[[Sequence[torch.Tensor]], tuple[torch.Tensor, ...]]) -> Callable[[], None]:
         takes, makes = ([(name, self._tensors[name]) for name in names] for names in (step.takes, step.makes))
         text = str(step.call)
 
@@ -195,12 +199,12 @@ class Runner:
             except Exception as error:
                 self._failed = error
                 return
-            self.trace.append(Did(text, tuple((n, tuple(t.shape)) for n, t in takes), tuple((n, tuple(t.shape)) for n, t in zip(step.makes, made, strict=True))))
+            self.trace.append(RankEvent(text, tuple((n, tuple(t.shape)) for n, t in takes), tuple((n, tuple(t.shape)) for n, t in zip(step.makes, made, strict=True))))
 
         return call
 
     def _post(
-        self, step: Instr, groups: Groups, exact: Mapping[Plan, list[tuple[int, ...]]], pending: dict[tuple[str, ...], list[Moving]]
+        self, step: Instruction, groups: Groups, exact: Mapping[Plan, list[tuple[int, ...]]], pending: dict[tuple[str, ...], list[Moving]]
     ) -> Callable[[], None]:
         ready: list[tuple[str, Executor, Groups]] = []
         for taken, plan in zip(step.takes, step.plans, strict=True):
@@ -224,7 +228,7 @@ class Runner:
 
         return post
 
-    def _wait(self, step: Instr, pending: dict[tuple[str, ...], list[Moving]]) -> Callable[[], None]:
+    def _wait(self, step: Instruction, pending: dict[tuple[str, ...], list[Moving]]) -> Callable[[], None]:
         names = tuple(step.makes)
 
         def wait() -> None:
@@ -235,17 +239,17 @@ class Runner:
                 if place is not None:
                     try:
                         place.copy_(moved.flat.view(place.shape))
-                    except RuntimeError as error:  # of a call that was left open
+                    except RuntimeError as error:  # from a call without its wait
                         call = moved.executor.calls[len(moved.executor.calls) - 1]
                         raise lost(error, f"{call.kind} of {moved.name}", moved.executor.members(call), call.step) from error
                 received += moved.executor.received_bytes
             shapes = [() if (t := self._tensors.get(name)) is None else tuple(t.shape) for name in names]
-            self.trace.append(Did("exchange", tuple((taken, ()) for taken in step.takes), tuple(zip(names, shapes, strict=True)), received))
+            self.trace.append(RankEvent("exchange", tuple((taken, ()) for taken in step.takes), tuple(zip(names, shapes, strict=True)), received))
 
         return wait
 
     def _agree_on(self, text: str, refused: Exception | None) -> None:
-        """Fails on all ranks where one of the default group has another text, or was refused."""
+        """Raises on all ranks if one rank of the default group has another text, or raised an error."""
         world = dist.get_world_size()
         if world == 1:
             return
@@ -273,7 +277,7 @@ class Runner:
             raise disagrees
 
     def _agree(self) -> None:
-        """Raises what this rank's function raised, and on all others what names the ranks whose have."""
+        """Raises the error of this rank's function, and on others an error that names the failed ranks."""
         failed, ranks = self._failed, sorted(self.program.mesh.ranks)
         self._runs += 1
         if self._group is not None:
@@ -295,7 +299,7 @@ class Runner:
         return f"reshard/raised/{self._number}/{self._runs}/{rank}"
 
     def _say(self, error: Exception) -> None:
-        """Tells the others what was raised, by the store of the default group."""
+        """Publishes an error to the other ranks, by the store of the default group."""
         dist.distributed_c10d._get_default_store().set(self._key(self.rank), f"{type(error).__name__}: {error}"[:500])
 
     def _raised(self, ranks: list[int], what: str) -> EngineError:
@@ -307,19 +311,19 @@ class Runner:
 
 
 def run(program: Program, inputs: Mapping[str, torch.Tensor | DTensor], **options: Any) -> dict[str, torch.Tensor]:
-    """One step of a program on this rank, by PyTorch's ops: `Runner(program, **options)(inputs)`."""
+    """Runs one step of a program on this rank, by PyTorch's ops: `Runner(program, **options)(inputs)`."""
     return Runner(program, **options)(inputs)
 
 
 def cut(of: Sharding, whole: torch.Tensor, rank: int) -> torch.Tensor:
-    """A rank's shard of a whole tensor: its part, or of terms what is left of the whole as one of them."""
+    """Returns a rank's shard of a whole tensor; for partial values, a decomposition of the whole."""
     whole = _tensor_of("the whole", whole)
     if tuple(whole.shape) != of.shape:
         raise refused("shape", f"the sharding is of {list(of.shape)}, and {list(whole.shape)} is given")
     if rank not in of.mesh:
         return whole.new_empty(0)
     if "P" in str(of):
-        return of.scatter(whole.detach().cpu(), rank).to(whole.device)
+        return of.shard_all(whole.detach().cpu(), rank).to(whole.device)
     made = whole.detach()
     for dim, ranges in enumerate(of.region(rank).intervals):
         made = torch.cat([made.narrow(dim, one.start, len(one)) for one in ranges] or [made.narrow(dim, 0, 0)], dim)
@@ -327,7 +331,7 @@ def cut(of: Sharding, whole: torch.Tensor, rank: int) -> torch.Tensor:
 
 
 def _tensor_of(name: str, given: Any) -> torch.Tensor:
-    """A tensor whose memory is its value; what is none, or has no memory, is refused."""
+    """Returns a tensor whose memory is its value; rejects other objects, and tensors without memory."""
     if not isinstance(given, torch.Tensor):
         raise TypeError(f"{name} is a torch.Tensor, not {type(given).__qualname__}")
     made = resolved(settled(given))
@@ -337,7 +341,7 @@ def _tensor_of(name: str, given: Any) -> torch.Tensor:
 
 
 def _check_made(call: str, given: Any, place: torch.Tensor) -> None:
-    """Refuses what a function made that is no tensor, has no memory, or would lose a part of its numbers."""
+    """Rejects a function's result that is not a tensor, has no memory, or is complex for a real output."""
     if not isinstance(given, torch.Tensor) or isinstance(given, DTensor):
         raise TypeError(f"the function of {call} makes a torch.Tensor, not {type(given).__qualname__}")
     if type(given).__torch_dispatch__ is torch.Tensor.__torch_dispatch__:
@@ -349,7 +353,7 @@ def _check_made(call: str, given: Any, place: torch.Tensor) -> None:
 
 
 def _exact(plan: Plan) -> list[tuple[int, ...]]:
-    """The members of the groups on which a plan's steps are collectives, of which all have a part: the others are messages."""
+    """Returns the groups of a plan's collectives that all members participate in; others use messages."""
     found: dict[tuple[int, ...], bool] = {}
     for step in plan.steps:
         if not step.communicates or step.before.mesh != step.after.mesh:

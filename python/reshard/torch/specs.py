@@ -1,4 +1,4 @@
-"""PyTorch's words and ours: meshes, placements, shardings, types, both ways."""
+"""Conversion of meshes, placements, shardings and types between PyTorch and this library."""
 
 from functools import lru_cache
 from typing import Any
@@ -12,14 +12,16 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from reshard import Mesh, NotRepresentable, ReshardError, Sharding
 
-# What PyTorch calls the ops of terms, and what they are called here.
+# The reduce ops of partial values: PyTorch's names, and this library's.
 REDUCE_OPS = {"sum": "sum", "avg": "avg", "product": "prod", "min": "min", "max": "max"}
 OURS_TO_TORCH = {ours: theirs for theirs, ours in REDUCE_OPS.items()}
 
 
 @lru_cache(maxsize=1024)
 def mesh(device_mesh: DeviceMesh) -> Mesh:
-    """The mesh of a `DeviceMesh`: its dims are axes, by their names or as `d0`, `d1`, .., over its ranks in any order.
+    """Converts a `DeviceMesh`, with its ranks in their order.
+
+    Its dims become axes, with their names or as `d0`, `d1`, ..
 
     >>> str(mesh(init_device_mesh("cpu", (2, 4), mesh_dim_names=("dp", "tp"))))
     'dp=2,tp=4'
@@ -31,12 +33,12 @@ def mesh(device_mesh: DeviceMesh) -> Mesh:
     try:
         return Mesh.from_ranks(list(zip(names, sizes, strict=True)), ranks)
     except ValueError:
-        # Without names, or with names that ours do not allow: dims have numbers.
+        # Without names, or with names that are invalid here, dims are numbered.
         return Mesh.from_ranks([(f"d{dim}", size) for dim, size in enumerate(sizes)], ranks)
 
 
 def placement(of: Placement) -> str:
-    """A placement in our notation; `NotRepresentable` for those that we have no word for, with a sentence that says which."""
+    """Returns a placement in this library's notation; raises `NotRepresentable` if there is none."""
     if type(of) is Replicate:
         return "R"
     if type(of) is Shard:
@@ -49,18 +51,19 @@ def placement(of: Placement) -> str:
 
 
 def placements(of: Any) -> str:
-    """Placements in our notation, one for each dim of the device mesh."""
+    """Returns placements in this library's notation, one for each dim of the device mesh."""
     return ",".join(map(placement, of))
 
 
 def sharding(of: DTensor | DTensorSpec) -> Sharding:
-    """Who holds which elements of a DTensor, or of what a spec describes.
+    """Returns the sharding of a DTensor, or the one that a spec describes.
 
-    A shard order is an order of axes. Strided shards are the order that their factors spell, as PyTorch's own redistribution reads
-    them, and where they spell none, or the spec says so, pieces of pieces.
+    A shard order is an order of axes. Strided shards are converted to the order that their factors encode, as
+    PyTorch's own redistribution interprets them. If they encode none, or the spec requires it, they become
+    repeated splits.
 
-    Errors: `NotRepresentable` for placements without a notation here, `ReshardError` for a spec without a shape, or with one that is
-    symbolic.
+    Errors: `NotRepresentable` for placements without a notation here, `ReshardError` for a spec without a
+    shape, or with a symbolic one.
     """
     described: DTensorSpec = of._spec if isinstance(of, DTensor) else of
     if described.tensor_meta is None:
@@ -73,24 +76,26 @@ def sharding(of: DTensor | DTensorSpec) -> Sharding:
     if any(type(one) is _StridedShard for one in described.placements):
         if described.use_strided_shard_as_shard_order:
             try:
-                return Sharding.in_order_of_axes(over, shape, text)
+                return Sharding.with_axis_order(over, shape, text)
             except ReshardError as error:
                 if error.kind != "not_expressible":
                     raise
     elif not DTensorSpec.is_default_device_order(described.shard_order):
-        # Dims do not see each other's order, so one order of all axes is the dims' orders one behind the other.
+        # A dim does not depend on another dim's order, so the concatenated orders of all dims are one order
+        # of all axes.
         order = [over.names[axis] for entry in described.shard_order for axis in entry.mesh_dims]
         text += f" order={{{','.join(order)}}}"
     return Sharding(over, shape, text)
 
 
 def spec(of: Sharding, device_mesh: DeviceMesh, meta: TensorMeta | None = None, *, dtype: torch.dtype | None = None) -> DTensorSpec:
-    """The spec of a sharding on a device mesh: the other way of `sharding`.
+    """Returns the spec of a sharding on a device mesh: the inverse of `sharding`.
 
-    The device mesh has the ranks of the sharding's mesh, axis by axis; names may differ. Of `meta`, which PyTorch keeps with specs,
-    a type of the elements is enough.
+    The device mesh has the ranks of the sharding's mesh, axis by axis; names may differ. Instead of `meta`,
+    which PyTorch stores with specs, an element type is enough.
 
-    Errors: `ReshardError` where the meshes differ, or the shape does; `NotRepresentable` for shardings that PyTorch has no placements for.
+    Errors: `ReshardError` if the meshes or the shapes differ; `NotRepresentable` for shardings without
+    PyTorch placements.
     """
     over = mesh(device_mesh)
     if (over.shape, over.ranks) != (of.mesh.shape, of.mesh.ranks):
@@ -118,7 +123,7 @@ def spec(of: Sharding, device_mesh: DeviceMesh, meta: TensorMeta | None = None, 
 
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of a contiguous tensor."""
+    """Returns the strides of a contiguous tensor."""
     strides, step = [], 1
     for extent in reversed(shape):
         strides.append(step)
@@ -127,7 +132,7 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _words(text: str) -> list[str]:
-    """The placements of a notation, one each: commas within parentheses are the placement's."""
+    """Splits a notation into its placements; commas within parentheses belong to a placement."""
     words, depth = [""], 0
     for letter in text:
         depth += (letter == "(") - (letter == ")")
@@ -139,7 +144,7 @@ def _words(text: str) -> list[str]:
 
 
 def _of_notation(word: str) -> Any:
-    """A placement of PyTorch's, from a word of our notation; ValueError where it has none."""
+    """Converts one placement of the notation to PyTorch; raises ValueError if PyTorch has none."""
     head, _, inner = word.rstrip(")").partition("(")
     if head == "R" and not inner:
         return Replicate()

@@ -1,4 +1,4 @@
-"""Many DTensors at once: the calls of a bucket of tensors on one group are one call."""
+"""Redistribution of many DTensors at once: a bucket of tensors needs one call per group."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,24 +32,27 @@ def redistribute_state(
     max_bytes: int = 256 << 20,
     planner: Planner | None = None,
 ) -> dict[str, Any]:
-    """All DTensors of a state with other placements, or on another device mesh, as few calls as there would be for a single one of them.
+    """Redistributes all DTensors of a state to other placements or another device mesh, with fused calls.
 
-    The state may be nested, and what is returned has the same nesting in new dicts and lists. Names are those of
+    The state may be nested; the result has the same nesting in new dicts and lists. Names are those of
     `torch.distributed.checkpoint`, such as `model.layers.0.w`: a tuple is one entry, and stays as it is.
 
-    `placements` are those of all, or a function of a name and a DTensor, of which None says that the tensor stays. What is no DTensor stays.
-    Tensors go in buckets: the calls of a bucket on one group are one call, and shards of a bucket have together at most `max_bytes`
-    on any rank, or are one tensor's. It is not differentiable. All ranks give the same names in the same order.
+    `placements` are those of all tensors, or a function of a name and a DTensor that returns None for a
+    tensor that stays. Entries that are not DTensors stay. Tensors are redistributed in buckets: the calls of
+    a bucket on one group are one call. The shards of a bucket have at most `max_bytes` in total on any rank,
+    or are a single tensor's. The number of calls is as low as for a single tensor. It is not differentiable.
+    All ranks give the same names in the same order.
 
-    Errors: as `redistribute`, with the name of the tensor; a `max_bytes` below 1; tensors without memory. What one rank refuses all ranks
-    of the device meshes raise, before anything moves.
+    Errors: as `redistribute`, with the name of the tensor; a `max_bytes` below 1; tensors without memory. An
+    error of one rank is raised on all ranks of the device meshes, before any transfer.
     """
     refusal: Exception | None = None
     made: dict[str, Any] = {}
     ready: list[_Ready] = []
     groups: list[list[int]] = []
     try:
-        # As far as it can be walked: those are who has to know.
+        # If the state cannot be walked to its end, the ranks of the tensors found so far have to learn of the
+        # error.
         for entry in entries(state):
             if isinstance(entry.value, DTensor):
                 groups.append(ranks_of(entry.value.device_mesh, device_mesh))
@@ -83,7 +86,7 @@ def redistribute_state(
 
 @dataclass
 class _Ready:
-    """A tensor that is to move, by an executor where this rank has a part in that."""
+    """A tensor to redistribute, with an executor if this rank participates."""
 
     entry: Entry
     local: torch.Tensor
@@ -93,7 +96,7 @@ class _Ready:
 
 
 def _ready(entry: Entry, placements: Wanted, device_mesh: DeviceMesh | None, planner: Planner) -> _Ready | None:
-    """A DTensor of a state, made ready to move; None for one that stays."""
+    """Prepares a DTensor of a state for its redistribution; returns None for one that stays."""
     name, tensor = entry.name, entry.value
     wanted = placements(name, tensor) if callable(placements) else placements
     if wanted is None:
@@ -116,7 +119,7 @@ def _ready(entry: Entry, placements: Wanted, device_mesh: DeviceMesh | None, pla
 
 @dataclass
 class Moving:
-    """A tensor on its way."""
+    """A tensor during its redistribution."""
 
     name: str
     executor: Executor
@@ -126,7 +129,7 @@ class Moving:
 
 @dataclass
 class _Moved:
-    """A tensor on its way, and what it will be."""
+    """A tensor during its redistribution, and its spec after it."""
 
     moving: Moving
     after: DTensorSpec
@@ -134,7 +137,7 @@ class _Moved:
 
 
 def _run(bucket: list[_Moved]) -> None:
-    """Carries out the plans of a bucket."""
+    """Runs the plans of a bucket."""
     with torch.no_grad():
         run_together([one.moving for one in bucket])
         for one in bucket:
@@ -142,9 +145,9 @@ def _run(bucket: list[_Moved]) -> None:
 
 
 def run_together(bucket: Sequence[Moving]) -> None:
-    """Carries plans out, the calls on one group together, in the order that all ranks have.
+    """Runs plans with fused calls per group, in the order that is common to all ranks.
 
-    Errors: an `EngineError` of a call that fails, with who has gone.
+    Errors: an `EngineError` for a call that fails, with the failed ranks.
     """
     sources = [moving.flat for moving in bucket]
     waiting: dict[tuple[Any, ...], list[tuple[Moving, RankCall, int]]] = {}
@@ -154,7 +157,8 @@ def run_together(bucket: Sequence[Moving]) -> None:
     for key in sorted(waiting, key=lambda key: key[:4]):
         together = waiting[key]
         try:
-            # A local call and messages are one each; sums of complex numbers are of their parts.
+            # Local calls and messages cannot be fused. Complex sums are excluded because they run on real
+            # parts.
             if len(together) == 1 or key[3] in ("", "messages") or key[5].startswith("torch.complex"):
                 for moving, _, at in together:
                     moving.flat = moving.executor.steps[at](moving.flat, False)
@@ -171,9 +175,9 @@ def run_together(bucket: Sequence[Moving]) -> None:
 
 
 def _keys(moving: Moving) -> Iterator[tuple[tuple[Any, ...], RankCall, int]]:
-    """The calls of a tensor, each with where it stands in the order of all ranks, and with what it can be made together.
+    """Yields the calls of a tensor, each with a key that sorts equally on all ranks and selects fusions.
 
-    A rank's calls of a step are on each group once a phase, so the number of a group's call is the phase.
+    In each phase of a step a rank has one call on a group, so the index of a group's call is the phase.
     """
     phases: dict[tuple[int, tuple[int, ...]], int] = {}
     offered = [members for _, members in moving.groups.offers.groups]
@@ -188,7 +192,7 @@ def _keys(moving: Moving) -> Iterator[tuple[tuple[Any, ...], RankCall, int]]:
 
 
 def _together(calls: list[tuple[Moving, RankCall]]) -> None:
-    """One call for those of several tensors: of one kind, on one group, and where it reduces, of one type and op."""
+    """Fuses the calls of several tensors: of one kind, on one group; reductions also of one type and op."""
     ops = torch.ops._c10d_functional
     first, call = calls[0]
     assert call.group is not None
@@ -217,5 +221,5 @@ def _together(calls: list[tuple[Moving, RankCall]]) -> None:
         pieces = received.split([counts[peer] for peer in range(members) for counts in receives])
         parts = [torch.cat(pieces[number :: len(calls)]) for number in range(len(calls))]
     for (moving, one), part in zip(calls, parts, strict=True):
-        if not one.attends:
+        if not one.is_idle:
             moving.flat = unpacker(one, moving.executor.dtype)(part.view(moving.executor.dtype) if part.dtype != moving.executor.dtype else part)

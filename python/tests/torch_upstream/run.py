@@ -1,16 +1,19 @@
-"""PyTorch's own tests of DTensor, once as they are and once under `planned()`, and what differs.
+"""Runs PyTorch's own tests of DTensor, once without `planned()` and once under it, and compares the outcomes.
 
     python run.py FOLDER EXPECTED [FILE ..]
 
-FOLDER has PyTorch's tests, `test/distributed/tensor` of a checkout; what fails as it is, of another version than that which is installed,
-is no difference. FILEs are names below it; those in `FILES` if none is said. A test that passes as it is and does not under `planned()` is a
-difference, and has to be in EXPECTED, a list in TOML that says why for each; one that is there and passes is wrong as well. Its table `counts`
-is of those that only count other calls than are made here: they run a third time, in which every count is right, and have to pass. Its table `chance` is of those that
-pass in some runs and fail in others as they are: they are no differences, whatever they do.
+FOLDER has PyTorch's tests, `test/distributed/tensor` of a checkout. A test that fails even without
+`planned()`, because its version is not the installed one, is not a difference. FILEs are names below FOLDER;
+the default is `FILES`. A test that passes by itself and fails under `planned()` is a difference, and has to
+be in EXPECTED, a TOML list with a reason for each; one that is in EXPECTED and passes is an error as well.
+Its table `counts` lists tests that only count other calls than are made here: they run a third time, in which
+every count is right, and have to pass. Its table `chance` lists tests that pass in some runs and fail in
+others even without `planned()`: they are never differences.
 
-`RESHARD_TORCH_SECONDS` is the most that a file may take once (3600), `DISTRIBUTED_TESTS_DEFAULT_TIMEOUT`, which is PyTorch's, the most that a test may
-(300 here). Processes of tests are forked, as spawned ones import PyTorch for seconds; `RESHARD_TORCH_START=spawn` spawns them as PyTorch does.
-`RESHARD_TORCH_ON_CPUS=1` runs also those that PyTorch has for GPUs only.
+`RESHARD_TORCH_SECONDS` is the time limit of a run of a file (3600). PyTorch's
+`DISTRIBUTED_TESTS_DEFAULT_TIMEOUT` is that of a test (300 here). Processes of tests are forked, since spawned
+ones import PyTorch for seconds; `RESHARD_TORCH_START=spawn` spawns them as PyTorch does.
+`RESHARD_TORCH_ON_CPUS=1` also runs PyTorch's GPU-only tests.
 """
 
 import enum
@@ -24,7 +27,7 @@ import tomllib
 import xml.etree.ElementTree
 
 HERE = pathlib.Path(__file__).parent
-# Those in which tensors are redistributed, or whose meshes and calls are looked at.
+# The files whose tests redistribute tensors, or check meshes and calls.
 FILES = [
     "test_redistribute.py",
     "test_dtensor.py",
@@ -55,12 +58,12 @@ FILES = [
     "debug/test_comm_mode_features.py",
     "debug/test_op_coverage.py",
 ]
-# The most differences that there may be.
+# The maximum number of differences.
 MOST = 40
 
 
 class Way(enum.Enum):
-    """How tests are run."""
+    """The mode in which tests are run."""
 
     OWN = "as they are"
     PLANNED = "under planned()"
@@ -68,7 +71,7 @@ class Way(enum.Enum):
 
 
 def outcomes(folder: pathlib.Path, file: str, way: Way, names: list[str] | None = None) -> dict[str, str]:
-    """What became of each test of a file, or of those of some names: `passed`, `skipped`, or how it failed."""
+    """Returns the outcome of each test of a file, or of the named ones: `passed`, `skipped`, or an error."""
     environment = {"DISTRIBUTED_TESTS_DEFAULT_TIMEOUT": "300", **os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     plugins = [
         *(["forked"] if environment.get("RESHARD_TORCH_START", "fork") == "fork" else []),
@@ -80,7 +83,7 @@ def outcomes(folder: pathlib.Path, file: str, way: Way, names: list[str] | None 
     if way is Way.ANY_COUNTS:
         environment["RESHARD_TORCH_COUNTS"] = "any"
     environment["PYTHONPATH"] = os.pathsep.join([*paths, *filter(None, [environment.get("PYTHONPATH")])])
-    # A name is the file's, the class's and the test's, and a test without a class has the module's for one.
+    # A name consists of the file, the class and the test; a test without a class has the module instead.
     chosen = [folder / file] if names is None else [f"{folder / file}::{name.split('::', 1)[1].removeprefix(pathlib.Path(file).stem + '::')}" for name in names]
     with tempfile.TemporaryDirectory() as work:
         report = pathlib.Path(work) / "report.xml"
@@ -105,7 +108,7 @@ def outcomes(folder: pathlib.Path, file: str, way: Way, names: list[str] | None 
 
 
 def outcome(case: xml.etree.ElementTree.Element) -> str:
-    """What a test did. Whether PyTorch expects it to fail is nothing to us: one that does has failed, and one that does not has passed."""
+    """Returns the outcome of a test, whether or not PyTorch expects it to fail."""
     for child in case:
         said = "".join(child.itertext())
         if child.tag in ("failure", "error"):
@@ -116,7 +119,7 @@ def outcome(case: xml.etree.ElementTree.Element) -> str:
 
 
 def why(said: str) -> str:
-    """Of what a failed test says the error that began it: processes that end say so after it, each with its own."""
+    """Returns the first error in a failed test's output; processes that end print further ones after it."""
     errors = re.findall(r"^(?:E\s)?\W*((?:\w+\.)*\w*(?:Error|Exception): .+)$", said, re.MULTILINE)
     return str(errors[0]).strip() if errors else (said.strip().splitlines() or ["failed"])[-1].strip()
 
@@ -134,7 +137,7 @@ def main() -> None:
     expected: dict[str, str] = {**counts, **listed.get("differences", {})}
     chance: dict[str, str] = listed.get("chance", {})
     differences: dict[str, str] = {}
-    # Of those that only count in another way, what became of them where every count is right and they do not pass.
+    # The outcomes of tests listed in `counts` that do not pass even if every count is right.
     more: dict[str, str] = {}
     better: list[str] = []
     alike = 0
@@ -163,7 +166,7 @@ def main() -> None:
         print(f"{'as expected' if name in expected else 'NOT EXPECTED'}: {name}\n    {expected.get(name, said)}")
     for name in better:
         print(f"passes only under planned(): {name}")
-    # Names of another version of PyTorch are nobody's.
+    # Names of tests of another version of PyTorch are ignored.
     stale = [name for name in expected if name in tried and name not in differences]
     for name in stale:
         print(f"NO DIFFERENCE, though one is expected: {name}")

@@ -1,4 +1,4 @@
-"""What the tests of `reshard.jax` share: meshes of virtual devices, all specs of some axes, and which of a sweep's cases run."""
+"""Common parts of the tests of `reshard.jax`: meshes of virtual devices, specs of axes, samples of cases."""
 
 import itertools
 import os
@@ -13,14 +13,14 @@ Case = TypeVar("Case")
 
 
 def device_mesh(sizes: dict[str, int], kind: AxisType = AxisType.Explicit) -> Mesh:
-    """A mesh of the first devices."""
+    """Returns a mesh of the first devices."""
     count = int(np.prod(list(sizes.values())))
     devices = np.array(jax.devices()[:count]).reshape(tuple(sizes.values()))
     return Mesh(devices, tuple(sizes), axis_types=(kind,) * len(sizes))
 
 
 def specs(axes: Sequence[str], dims: int) -> list[PartitionSpec]:
-    """Every spec of these axes, in every order of those that cut one dim."""
+    """Returns every spec of these axes, in every order of those that shard one dim."""
     found = []
     for where in itertools.product(range(-1, dims), repeat=len(axes)):
         cuts = [[axis for axis, dim in zip(axes, where, strict=True) if dim == at] for at in range(dims)]
@@ -30,12 +30,12 @@ def specs(axes: Sequence[str], dims: int) -> list[PartitionSpec]:
 
 
 def sampled(cases: Sequence[Case]) -> list[Case]:
-    """All cases where RESHARD_JAX_SWEEP is `all`; else every eighth, from the one of that number (0) on."""
+    """Returns all cases if RESHARD_JAX_SWEEP is `all`, else every eighth from the given index (0) on."""
     which = os.environ.get("RESHARD_JAX_SWEEP", "0")
     return list(cases) if which == "all" else list(cases)[int(which) % 8 :: 8]
 
 
 def assert_holds(array: jax.Array, whole: np.ndarray) -> None:
-    """Every shard is what its index says of the whole."""
+    """Asserts that every shard equals the part of the whole at its index."""
     for shard in array.addressable_shards:
         assert np.array_equal(np.asarray(shard.data), whole[shard.index]), (array.sharding, shard.index)

@@ -1,4 +1,4 @@
-"""Arrays from one sharding to another: eager and traced, forward and back, and what is refused."""
+"""Redistribution of arrays: eager and traced, forward and backward, and the rejected cases."""
 
 import functools
 import itertools
@@ -30,9 +30,9 @@ def put(mesh: Mesh, spec: P, whole: np.ndarray = WHOLE) -> jax.Array:
 
 
 def terms(mesh: Mesh, spec: P, whole: np.ndarray) -> jax.Array:
-    """An array whose shards are terms: all different, and their sum is the whole."""
+    """Returns an array whose shards are different partial values that sum to the whole."""
     target = NamedSharding(mesh, spec)
-    shards = rj.sharding(target, whole.shape).scatter(whole)
+    shards = rj.sharding(target, whole.shape).shard_all(whole)
     held = [jax.device_put(shard, device) for shard, device in zip(shards, mesh.devices.flat, strict=True)]
     return jax.make_array_from_single_device_arrays(whole.shape, target, held)
 
@@ -135,7 +135,7 @@ def test_gradients_of_gradients() -> None:
 
 @pytest.mark.parametrize("axis", ["dp", "tp"])
 def test_terms_are_summed_by_the_plan(axis: str) -> None:
-    """From one axis of terms to every plain spec."""
+    """From one partial axis to every plain spec."""
     others = [name for name in AXES if name != axis]
     for before, after in itertools.product(specs(others, 2), specs(tuple(AXES), 2)):
         x = terms(EXPLICIT, P(*before.partitions, unreduced={axis}), WHOLE)
@@ -159,7 +159,7 @@ def test_terms_of_jit_are_summed_by_the_plan() -> None:
 
 
 def test_what_is_reduced_has_terms_for_gradients() -> None:
-    """A gather whose gradient is a reduce-scatter of terms, as in FSDP."""
+    """A gather whose gradient is a reduce-scatter of partial values, as in FSDP."""
     x, w = put(EXPLICIT, P("dp", None)), put(EXPLICIT, P("dp", None), WHOLE[:8].copy())
 
     def loss(w: jax.Array) -> jax.Array:
@@ -195,7 +195,7 @@ def test_inside_of_a_shard_map_of_ones_own() -> None:
     ],
 )
 def test_gradients_are_those_of_jaxs_own_collectives(before: str, after: str, made_of: Callable[[Any], Any]) -> None:
-    """In a shard_map that checks nothing a plan and the collectives that it stands for have the same gradients."""
+    """In a shard_map without checks, a plan has the gradients of the collectives that it replaces."""
     from_, to = reshard.Sharding(AXES, SHAPE, before), reshard.Sharding(AXES, SHAPE, after)
     plan = reshard.plan(from_, to, "f32")
     shards = np.random.default_rng(1).normal(size=(8, *from_.local_shape(0))).astype(np.float32)
@@ -229,20 +229,20 @@ def test_terms_of_every_reduction(op: str, after: str) -> None:
 
 
 def unlike(mesh: Mesh, shape: tuple[int, ...]) -> list[tuple[P, P]]:
-    """The pairs that no one program carries."""
+    """Returns the pairs that no single program can run."""
     found = []
     for before, after in itertools.permutations(specs(mesh.axis_names, len(shape)), 2):
         plan = BYTES.plan(rj.sharding(NamedSharding(mesh, before), shape), rj.sharding(NamedSharding(mesh, after), shape), "f32")
         try:
             plan.spmd()
         except reshard.ReshardError as error:
-            assert error.kind == "not_alike"
+            assert error.kind == "plan_mismatch"
             found.append((before, after))
     return found
 
 
 def test_what_no_program_carries_goes_from_device_to_device() -> None:
-    """All such pairs on 4 x 6, or an eighth of them; every message is put on its device once, and they are the plan's bytes."""
+    """All such pairs on 4 x 6, or an eighth of them; exactly the bytes of the plan's messages are sent."""
     mesh = device_mesh({"a": 4, "b": 6})
     whole = np.arange(48 * 48, dtype=np.float32).reshape(48, 48)
     pairs = unlike(mesh, whole.shape)
@@ -309,7 +309,7 @@ def test_what_is_refused_says_why_and_the_way_out() -> None:
 
 @pytest.mark.parametrize("after", [P(None, "tp"), P("dp", "tp"), P("dp", None)])
 def test_a_batch_of_arrays_goes_as_one(after: P) -> None:
-    """JAX has no batched exchange in groups; rows of a batch go together."""
+    """JAX has no batched exchange in groups; the rows of a batch are sent in one exchange."""
     x = jax.device_put(np.arange(3 * 16 * 8, dtype=np.float32).reshape(3, 16, 8), NamedSharding(EXPLICIT, P(None, "tp", None)))
     each = jax.vmap(lambda x: rj.reshard(x, after))
     moved = jax.jit(each)(x)

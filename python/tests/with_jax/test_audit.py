@@ -1,4 +1,4 @@
-"""What an audit says of programs as users write them: seven that waste nothing, and five of known waste; and how their text is read."""
+"""Audits of typical programs, seven without waste and five with known waste, and the parser of their text."""
 
 import pathlib
 from collections.abc import Callable
@@ -37,21 +37,21 @@ def per_rank(function: Callable[..., Any], takes: Any, makes: Any) -> Callable[.
 
 
 def line_of(word: str) -> int:
-    """The line of this file that ends with a comment of this word."""
+    """Returns the number of the line of this file that ends with this comment."""
     return next(n for n, line in enumerate(pathlib.Path(__file__).read_text().splitlines(), 1) if line.endswith(f"# {word}"))
 
 
 def summed(size: int, ranks: int) -> int:
-    """What each of so many ranks receives for a sum of so many bytes that all want."""
+    """Returns the bytes that each of `ranks` ranks receives for an all-reduce of `size` bytes."""
     return 2 * size * (ranks - 1) // ranks
 
 
-def only(found: Audit, kind: str) -> reshard.jax.Line:
+def only(found: Audit, kind: str) -> reshard.jax.RedistributionRow:
     (line,) = [line for line in found.lines if line.kind == kind]
     return line
 
 
-# Programs that waste nothing.
+# Programs without waste.
 
 
 def mlp(x: jax.Array, w1: jax.Array, w2: jax.Array) -> jax.Array:
@@ -96,7 +96,7 @@ def test_attention_with_heads_over_tp_sums_once() -> None:
 
 def test_experts_exchange_tokens_twice() -> None:
     def experts(x: jax.Array, w: jax.Array) -> jax.Array:
-        # A slot for each expert's tokens, there and back.
+    # A slot for each expert's tokens, dispatched and combined.
         sent = lax.all_to_all(x, "tp", 0, 0, tiled=True)
         return lax.all_to_all(jax.nn.relu(sent @ w[0]), "tp", 0, 0, tiled=True)
 
@@ -140,7 +140,7 @@ def test_a_norm_over_a_cut_dim_sums_numbers_of_rows_alone() -> None:
     assert found.findings == ()
 
 
-# Programs of known waste.
+# Programs with known waste.
 
 
 def test_a_sum_of_which_each_takes_a_part_is_a_reduce_scatter() -> None:
@@ -175,7 +175,7 @@ def test_a_forgotten_reduction_is_found_by_running() -> None:
     found = audit(run, given((64, 32), "dp", "tp"), given((32, 64), "tp", None))
     assert found.lines == () and len(found.forgotten) == 1
     assert "forgotten reduction" in found.forgotten[0] and f"test_audit.py:{line_of('forgot')}" in found.forgotten[0]
-    # Where the terms are the same, nothing was.
+    # If the partial values are equal, no reduction was forgotten.
     equal = jnp.ones((64, 32)), jnp.ones((32, 64))
     assert audit(run, *(jax.device_put(x, of) for x, of in zip(equal, (named("dp", "tp"), named("tp", None)), strict=True))).findings == ()
 
@@ -234,14 +234,14 @@ ENTRY %main (x: f32[8,8], w: f32[2,8]) -> f32[8,8] {
 
 
 def test_what_no_turn_changes_is_moved_before_the_loop() -> None:
-    # XLA for the CPU moves such a gather out by itself: this text is one that it has not been through.
+    # XLA for the CPU hoists such a gather by itself: this text is from before that pass.
     (line,) = audit_text(LOOP, reshard.Mesh("tp=4")).lines
     assert (line.over, line.times, line.received_bytes, line.bound_bytes) == ("tp", 7, 7 * 4 * 64 * 3 // 4, 4 * 64 * 3 // 4)
     assert line.findings == ("moved in each of 7 turns, and it is the same in all: move it before the loop",)
     changes = LOOP.replace("all-gather(%w)", "all-gather(%part)").replace(
         "  %whole", "  %i0 = s32[] constant(0)\n  %part = f32[2,8] dynamic-slice(%x, %i, %i0), dynamic_slice_sizes={2,8}\n  %whole"
     )
-    # A part of what is the same everywhere, and so the same everywhere, is gathered for nothing.
+    # A part of a replicated value is replicated too, so its gather is unnecessary.
     (line,) = audit_text(changes, reshard.Mesh("tp=4")).lines
     assert (line.times, line.bound_bytes) == (7, 0) and "have the same already" in line.findings[0]
 
@@ -255,7 +255,7 @@ def test_two_sums_are_one() -> None:
 
 
 def test_shards_that_differ_in_the_order_of_sums_alone_are_the_same() -> None:
-    """Also of complex numbers, and where sums are no numbers at all; keys are compared by what they are made of."""
+    """Also for complex numbers and for NaN sums; keys are compared by their data."""
 
     def ring(x: jax.Array) -> jax.Array:
         total = turned = x
@@ -276,7 +276,7 @@ def test_shards_that_differ_in_the_order_of_sums_alone_are_the_same() -> None:
     assert audit(per_rank(lambda k: jax.random.fold_in(k, 3), P(), P()), key).forgotten == ()
 
 
-# How the text is read.
+# The parser of compiled modules.
 
 
 @pytest.mark.parametrize(

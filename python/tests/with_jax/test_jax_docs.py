@@ -1,4 +1,4 @@
-"""Every example of docs/jax.md runs, and prints what the page says: with `RESHARD_WRITE=1` this writes that anew."""
+"""Every example of docs/jax.md runs and prints the page's output; `RESHARD_WRITE=1` updates it."""
 
 import pathlib
 

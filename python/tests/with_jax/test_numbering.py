@@ -1,4 +1,4 @@
-"""Numbers of values: where they are equal, so are the values, on made programs whose every step is a result."""
+"""Value numbers: equal numbers imply equal values, on random programs in which every step is a result."""
 
 import random
 from typing import Any
@@ -22,7 +22,7 @@ EVERYWHERE = P(("dp", "tp"))
 
 
 def made(rng: random.Random, steps: int) -> Any:
-    """A function of a replicated array, one cut by dp and one cut by both; its results are all that it computes on the way."""
+    """Returns a function of three arrays, replicated, split by dp and split by both, with all its values."""
     chosen = [(rng.randrange(9), rng.randrange(3 + at), rng.randrange(3 + at), rng.choice([("dp",), ("tp",), ("dp", "tp")])) for at in range(steps)]
 
     def function(*given: Any) -> Any:
@@ -75,6 +75,6 @@ def test_equal_numbers_are_equal_values(seed: int) -> None:
         for rank, device in enumerate(MESH.devices.flat):
             known = first.setdefault(of[rank], shards[device])
             equal += known is not shards[device]
-            # Terms are summed in another order here and there.
+            # The order of the summands differs between some ranks.
             np.testing.assert_allclose(known, shards[device], rtol=1e-4, atol=1e-4)
     assert equal > 0 and len(first) > 8

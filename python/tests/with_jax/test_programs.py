@@ -1,4 +1,4 @@
-"""Programs from functions of JAX: what they compute is what JAX does, and so are their gradients, on one device and on ranks."""
+"""Programs from functions of JAX: their results and gradients equal JAX's, on one device and on ranks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -69,7 +69,7 @@ def test_values_and_gradients_are_jaxs(function: Callable[..., Any], args: list[
         assert np.allclose(found("out"), value, rtol=1e-4)
         for name in wrt:
             np.testing.assert_allclose(found(f"d{name}"), slopes_of[name], rtol=2e-3, atol=2e-5)
-    # The program's inputs are where JAX has them.
+    # The program's inputs have JAX's shardings.
     for name, leaf in zip(made.inputs, jax.tree.leaves(args), strict=True):
         assert made[name].sharding == reshard.jax.sharding(leaf)
 
@@ -79,7 +79,7 @@ def test_values_and_gradients_are_jaxs(function: Callable[..., Any], args: list[
     [
         lambda x, y: (lax.stop_gradient(x) * x + y).sum(),
         lambda x, y: jnp.maximum(x, y).sum() + jnp.minimum(x, 2 * y).sum(),
-        # What is read backward is there at the end too.
+        # A value that backward reads is also live at the end.
         lambda x, y: jnp.exp((x * y).sum() / 100),
     ],
 )
@@ -105,7 +105,7 @@ def test_integers_and_numbers_are_what_they_are() -> None:
     scaled = program(lambda x, s: x * s, given((8, 4), "dp"), 2.0)
     assert scaled.inputs == ["x", "s"]
     assert (scaled.on_ranks({"x": np.ones((8, 4), np.float32), "s": np.float32(2)}).whole("out") == 2).all()
-    # What `*args` takes has no names of its own.
+    # The arguments of `*args` have no names.
     assert program(jnp.add, given((8, 4), "dp"), given((8, 4), "dp")).inputs == ["x0", "x1"]
 
 

@@ -1,4 +1,4 @@
-"""Meshes, shardings and types of JAX are ours and back."""
+"""Round trips of meshes, shardings and types between JAX and this library."""
 
 import itertools
 import subprocess
@@ -25,7 +25,7 @@ def test_every_spec_is_a_sharding_and_back(sizes: dict[str, int]) -> None:
         named = NamedSharding(mesh, spec)
         ours = rj.sharding(named, SHAPE)
         assert rj.named(ours, mesh).is_equivalent_to(named, 2)
-        # Who holds what is what JAX says.
+        # Each device has the indices that JAX reports.
         for rank, (device, index) in enumerate(named.devices_indices_map(SHAPE).items()):
             assert mesh.devices.flat[rank] == device
             held = tuple((range(*one.indices(n)),) for one, n in zip(index, SHAPE, strict=True))
@@ -42,7 +42,7 @@ def test_reduced_and_unreduced_are_types() -> None:
         assert made.value.partial == dict.fromkeys(unreduced, "sum")
         assert made.gradient is not None and made.gradient.partial == dict.fromkeys(reduced, "sum")
         assert rj.named(made, mesh) == named
-        back = made.transposed()
+        back = made.gradient_type()
         assert back is not None and rj.named(back, mesh).spec == P(None, cut, unreduced=frozenset(reduced), reduced=frozenset(unreduced))
 
 

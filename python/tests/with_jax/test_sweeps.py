@@ -1,4 +1,4 @@
-"""All pairs of specs on a mesh: every shard is right, and compiled code receives the bytes of the plan, which are the bound.
+"""All pairs of specs on a mesh: correct shards, and compiled code that receives the plan's bytes, the bound.
 
 RESHARD_JAX_SWEEP=all runs all pairs of the mesh of 2 x 2 x 2; else every eighth runs.
 """
@@ -22,12 +22,12 @@ BYTES = reshard.Planner(objective="bytes")
 
 
 def pairs(mesh: Mesh) -> list[tuple[PartitionSpec, PartitionSpec]]:
-    """All pairs of different specs."""
+    """Returns all pairs of different specs."""
     return list(itertools.permutations(specs(mesh.axis_names, len(SHAPE)), 2))
 
 
 def swept(mesh: Mesh, before: PartitionSpec, after: PartitionSpec) -> tuple[int, int]:
-    """Compiles and runs one pair; the bytes that a device receives, and the calls."""
+    """Compiles and runs one pair; returns the bytes that a device receives, and the number of calls."""
     source, target = NamedSharding(mesh, before), NamedSharding(mesh, after)
     x = jax.device_put(WHOLE, source)
     compiled = jax.jit(lambda x: rj.reshard(x, after, planner=BYTES)).lower(x).compile()
@@ -52,7 +52,7 @@ def swept(mesh: Mesh, before: PartitionSpec, after: PartitionSpec) -> tuple[int,
 
 
 def turned_round(mesh: Mesh, before: PartitionSpec, after: PartitionSpec) -> None:
-    """The gradient is right, and comes back at the bound of the way back."""
+    """The gradient is correct, and its redistribution receives exactly the lower bound."""
     weights = np.cos(WHOLE)
     with jax.set_mesh(mesh):
         x = jax.device_put(WHOLE, NamedSharding(mesh, before))

@@ -11,7 +11,7 @@ _started: dict[int, Ranks] = {}
 
 
 def _ranks(size: int) -> Ranks:
-    """Those that are running, or new ones where a test has failed."""
+    """Returns the running ranks, or new ones after a failed test."""
     if size not in _started or _started[size].broken:
         if size in _started:
             _started[size].close()
@@ -37,6 +37,6 @@ def ended() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that is skipped here would hide what nobody looked at."""
+    """A skipped test would be an unnoticed gap, so none may be skipped."""
     for item in items:
         assert not [mark for mark in item.iter_markers() if mark.name.startswith("skip")], f"{item.nodeid} may be skipped"

@@ -1,4 +1,4 @@
-"""What a rank holds, by nested `torch.chunk`, slowly; and what PyTorch calls, counted."""
+"""A slow definition of a rank's shard by nested `torch.chunk`, and a counter of collective calls."""
 
 import functools
 from collections.abc import Sequence
@@ -17,19 +17,19 @@ COMBINE = {"sum": torch.add, "product": torch.mul, "min": torch.minimum, "max": 
 
 @functools.lru_cache(maxsize=None)
 def device_mesh(shape: tuple[int, ...], names: tuple[str, ...] | None = None) -> DeviceMesh:
-    """The device mesh over the first ranks, made once."""
+    """Returns the device mesh over the first ranks, which is made once."""
     return init_device_mesh("cpu", shape, mesh_dim_names=names)
 
 
 def whole_of(shape: Sequence[int], dtype: torch.dtype = torch.float32, seed: int = 0) -> torch.Tensor:
-    """A tensor whose elements all differ, in another order for another seed."""
+    """Returns a tensor with distinct elements, whose order depends on the seed."""
     size = int(torch.Size(shape).numel())
     order = torch.randperm(size, generator=torch.Generator().manual_seed(seed))
     return (order + 1).reshape(tuple(shape)).to(dtype)
 
 
 def piece(whole: torch.Tensor, placement: Placement, size: int, at: int, seed: int = 0) -> torch.Tensor:
-    """What the member `at` of an axis holds of what the axis holds together."""
+    """Returns the shard of member `at` of an axis, given the tensor that the axis shards."""
     if isinstance(placement, Shard):
         chunks = whole.chunk(size, placement.dim)
         return chunks[at] if at < len(chunks) else whole.narrow(placement.dim, 0, 0)
@@ -42,7 +42,7 @@ def piece(whole: torch.Tensor, placement: Placement, size: int, at: int, seed: i
 
 
 def terms(whole: torch.Tensor, op: str, size: int, seed: int) -> list[torch.Tensor]:
-    """`size` different terms that reduce to a tensor."""
+    """Returns `size` different partial values that reduce to a tensor."""
     numbers = torch.Generator().manual_seed(seed + 7 * size)
     drawn = [torch.randint(1, 5, whole.shape, generator=numbers).to(whole.dtype) for _ in range(size - 1)]
     if op == "sum":
@@ -58,7 +58,7 @@ def terms(whole: torch.Tensor, op: str, size: int, seed: int) -> list[torch.Tens
 
 
 def shard(whole: torch.Tensor, placements: Sequence[Placement], mesh: DeviceMesh, order: Sequence[int] | None = None) -> torch.Tensor:
-    """What this rank holds: axis after axis, in mesh order or in another."""
+    """Returns this rank's shard: split axis by axis, in mesh order or another."""
     coordinate = mesh.get_coordinate()
     assert coordinate is not None
     for axis in order if order is not None else range(mesh.ndim):
@@ -67,7 +67,7 @@ def shard(whole: torch.Tensor, placements: Sequence[Placement], mesh: DeviceMesh
 
 
 def dtensor(whole: torch.Tensor, placements: Sequence[Placement], mesh: DeviceMesh, requires_grad: bool = False) -> DTensor:
-    """A DTensor of these shards, without a collective."""
+    """Returns a DTensor with these shards, without a collective."""
     local = shard(whole, placements, mesh)
     if requires_grad:
         local.requires_grad_()
@@ -75,8 +75,11 @@ def dtensor(whole: torch.Tensor, placements: Sequence[Placement], mesh: DeviceMe
 
 
 class Counted(TorchDispatchMode):
-    """Counts collective calls and the bytes that this rank receives by them; of reductions, those of the least way. What PyTorch gathers
-    on CPUs to change the dim of a shard is counted as the all-to-all that it is elsewhere."""
+    """Counts collective calls and the bytes that this rank receives by them; for reductions, the minimum.
+
+    On CPUs PyTorch changes the dim of a shard by a gather; it counts as the all-to-all that other devices
+    use.
+    """
 
     def __init__(self) -> None:
         super().__init__()

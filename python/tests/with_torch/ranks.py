@@ -15,7 +15,7 @@ HERE = str(pathlib.Path(__file__).parent)
 
 
 class Ranks:
-    """`size` processes that have initialised gloo, and run what they are asked to."""
+    """`size` processes that have initialised gloo, and run the given functions."""
 
     def __init__(self, size: int, timeout_seconds: float = 60) -> None:
         self.size, self.broken = size, False
@@ -23,7 +23,7 @@ class Ranks:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        # What takes long to load is loaded once, and by a process that has no threads yet.
+        # Slow imports are done once, in a process that has no threads yet.
         start = multiprocessing.get_context("forkserver")
         start.set_forkserver_preload(["torch", "torch.distributed.fsdp", "torch.distributed.checkpoint", "torch._dynamo", "reshard.torch"])
         self.pipes, self.processes = [], []
@@ -36,7 +36,7 @@ class Ranks:
             self.processes.append(process)
 
     def run(self, function: Callable[..., Any], *arguments: Any, seconds: float = 300) -> list[Any]:
-        """What `function(rank, *arguments)` returns on each rank; the first that raises is raised, after all have answered."""
+        """Runs `function(rank, *arguments)` on all ranks; returns the results, or raises the first error."""
         assert not self.broken, "ranks have failed before, and their groups may be out of step"
         for pipe in self.pipes:
             pipe.send((function.__module__, function.__qualname__, arguments))
@@ -53,7 +53,7 @@ class Ranks:
         self.answers = answers
         self.broken = not all(answer[0] for answer in answers.values())
         failed = [rank for rank in range(self.size) if not answers[rank][0]]
-        # Of those whose peer has gone the cause is another.
+        # A rank whose peer has failed is not the cause of the failure.
         failed.sort(key=lambda rank: any(word in answers[rank][1] for word in ("closed by peer", "Timed out", "pair closure")))
         assert not failed, f"ranks {failed} failed, rank {failed[0]} with {answers[failed[0]][1]}"
         return [answers[rank][1] for rank in range(self.size)]

@@ -1,4 +1,4 @@
-"""What one rank refuses all raise, by the name of the lowest, and none waits; rank 0 writes what it has no part of."""
+"""An error of one rank is raised on all, and none waits; rank 0 writes tensors of which it has no part."""
 
 import pathlib
 from collections.abc import Callable
@@ -47,7 +47,7 @@ def one_refuses(rank: int, folder: str) -> None:
     held: dict[str, Any] = {}
     held["again"] = held
     meta = DTensor.from_local(torch.empty(4, 4, device="meta"), mesh, [Shard(0), R], run_check=False)
-    # On one rank each, and all others have what is right.
+    # The faulty states of single ranks; all other ranks have a valid state.
     bad: list[tuple[Callable[[], Any], str, str]] = [
         (lambda: {"w": freed(good()), "b": good(2)}, "storage", "w cannot be"),
         (lambda: {"w": meta, "b": good(2)}, "device", "w cannot be"),
@@ -58,7 +58,7 @@ def one_refuses(rank: int, folder: str) -> None:
     ]
     for at, (make, kind, text) in enumerate(bad):
         for which in ({at % 4}, {1, 3}):
-            # Who has no DTensor loads alone.
+            # A rank without a DTensor loads independently of the others.
             calls = (lambda state: save(other, state), lambda state: load(path, state))
             for call in calls[: 2 if at < 3 else 1]:
                 state = make() if rank in which else {"w": good(), "b": good(2)}
@@ -68,7 +68,7 @@ def one_refuses(rank: int, folder: str) -> None:
                 else:
                     refusal(lambda state=state, call=call: call(state), kind, f"rank {min(which)}: ", text)
     assert not pathlib.Path(other).exists()
-    # And is refused alone.
+    # And its error stays on that rank.
     for make, kind, text in bad[3:] if rank == 1 else []:
         with pytest.raises(TypeError if kind == "raised" else ReshardError, match=text.removeprefix("TypeError: ")):
             load(path, make())
@@ -114,7 +114,7 @@ def one_refuses(rank: int, folder: str) -> None:
     short = DTensor.from_local(torch.zeros(3, 4), mesh, [Shard(0), R], run_check=False, shape=torch.Size((8, 4)), stride=(4, 1))
     refusal(lambda: redistribute_state({"w": short if rank == 1 else good()}, [R, R]), "refused", "rank 1: w: ", "12 elements")
 
-    # What fails while it is read is the same, and no one waits for a rank that reads nothing.
+    # An error during a read is raised on all ranks too, and no rank waits for one that cannot read.
     opened = Unreadable(reshard.open_checkpoint(path)) if rank == 1 else reshard.open_checkpoint(path)
     known, checkpoint.Checkpoint = checkpoint.Checkpoint, (Unreadable, reshard.checkpoint.Checkpoint)  # type: ignore[misc, assignment]
     try:
@@ -122,11 +122,11 @@ def one_refuses(rank: int, folder: str) -> None:
     finally:
         checkpoint.Checkpoint = known  # type: ignore[misc]
 
-    # All go on.
+    # All ranks can continue.
     load(path, two)
     made = redistribute_state(two, [R, R])
     assert torch.equal(made["w"].to_local(), whole_of((8, 4), seed=1))
-    # A plain tensor is nobody else's: a rank may fill it alone.
+    # A plain tensor concerns one rank only, which may fill it alone.
     if rank == 2:
         alone = {"w": torch.zeros(8, 4)}
         load(path, alone)
@@ -135,7 +135,7 @@ def one_refuses(rank: int, folder: str) -> None:
 
 
 class Unreadable:
-    """A checkpoint of which no shard can be read."""
+    """A checkpoint whose shards cannot be read."""
 
     def __init__(self, opened: Any) -> None:
         self._opened = opened
@@ -165,7 +165,7 @@ def on_a_part(rank: int, folder: str) -> None:
     on_all = device_mesh((2, 2), ("x", "y"))
 
     def held(name: str, placements: list[Any]) -> DTensor:
-        """Ranks outside of the device mesh know what PyTorch tells them of it."""
+        """Returns a DTensor; ranks outside of the device mesh know only PyTorch's metadata of it."""
         whole = wholes[name]
         if rank in (1, 3):
             return dtensor(whole, placements, mesh)
@@ -182,7 +182,7 @@ def on_a_part(rank: int, folder: str) -> None:
             assert np.asarray(read.read(name)).tobytes() == whole.contiguous().view(-1).view(torch.uint8).numpy().tobytes(), name
     dist.barrier()
 
-    # Ranks of the device mesh alone agree, and read.
+    # Only the ranks of the device mesh agree, and read.
     if rank in (1, 3):
         target = {"w": dtensor(torch.zeros(5, 3), [Shard(1)], mesh)}
         load(path, target)
@@ -190,7 +190,7 @@ def on_a_part(rank: int, folder: str) -> None:
         refusal(lambda: load(path, target if rank == 1 else {"v": target["w"]}), "no_such_tensor", "rank 3: ")
         refusal(lambda: redistribute_state(target if rank == 3 else {"w": freed(target["w"])}, [R]), "storage", "rank 1: ")
     dist.barrier()
-    # On two device meshes all that are in one of them.
+    # With two device meshes, all ranks of either one.
     first, second = DeviceMesh("cpu", torch.tensor([0, 1])), DeviceMesh("cpu", torch.tensor([1, 2]))
     if rank < 3:
         local = shard(wholes["w"], [Shard(0)], first) if rank < 2 else torch.empty(0)

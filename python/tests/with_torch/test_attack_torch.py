@@ -1,4 +1,4 @@
-"""Memory and nested states of every kind, with PyTorch: nothing crashes, and nothing but what is refused is raised."""
+"""Memory and nested states of every kind, with PyTorch: no crash, and only the documented errors."""
 
 import os
 import pathlib

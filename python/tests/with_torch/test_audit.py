@@ -1,4 +1,4 @@
-"""An audit sees what is called, beside its bound."""
+"""An audit sees the calls, and compares them with their bounds."""
 
 import torch
 import torch.distributed as dist
@@ -24,7 +24,7 @@ def seen(rank: int) -> str:
         dist.all_gather_into_tensor(gathered, own)
     changed, summed, plain, gather = found.moved
     assert changed.times == 2 and changed.better is not None
-    # On CPUs PyTorch gathers along both axes; what is needed is 7/8 of a shard.
+    # On CPUs PyTorch gathers along both axes; 7/8 of a shard would be enough.
     assert changed.bound_bytes == 64 * 32 * 4 // 8 * 7 // 8 < changed.received_bytes
     assert [call.kind for call in summed.calls] == ["all_reduce", "all_reduce"] and summed.better is not None
     assert (plain.title, plain.received_bytes) == ("all_reduce among 8", 2 * (64 // 8 * 7))
@@ -59,7 +59,7 @@ def test_fsdp2_is_seen(eight: Ranks) -> None:
 
 
 def of_an_op(rank: int) -> None:
-    """A product of shards along what is summed, and a function of its terms: DTensor redistributes for the second, and nobody says so."""
+    """A product with a sharded contraction, and a function of its partial result, which DTensor reduces."""
     mesh = device_mesh((8,))
     x, w = (dtensor(whole_of((16, 16)), [Shard(dim)], mesh).requires_grad_() for dim in (1, 0))
     with audit() as found:

@@ -1,4 +1,4 @@
-"""A module that is checked is a program that computes what the module does."""
+"""A checked module is a program that computes the same as the module."""
 
 import fnmatch
 from collections import Counter
@@ -15,7 +15,7 @@ from reshard.torch import audit, check
 
 
 class Attention(torch.nn.Module):
-    """Tokens, attention, a norm and a small network: what `torch.export` makes of a model."""
+    """Tokens, attention, a norm and a small network: a model as `torch.export` sees it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ def test_a_module_is_a_program_that_computes_the_same() -> None:
     given = {name.replace(".", "_"): parameter.detach().numpy() for name, parameter in module.named_parameters()}
     given["tokens"] = tokens.numpy()
     one = checked.program.on_one_device(given, kernels="reference")
-    (result,) = [name for name in one if name == checked.program.items[-1].makes[0]]
+    (result,) = [name for name in one if name == checked.program.statements[-1].outputs[0]]
     np.testing.assert_allclose(one[result], module(tokens).detach().numpy(), rtol=1e-9)
     ranks = checked.program.on_ranks(given, kernels="reference")
     np.testing.assert_allclose(ranks.whole(result), one[result], rtol=1e-9)
@@ -64,7 +64,7 @@ def test_a_module_is_a_program_that_computes_the_same() -> None:
 def test_the_backward_pass_is_checked_too() -> None:
     checked = check(Attention(), [torch.zeros(4, 8, dtype=torch.int64)], "dp=2,tp=4", PLACEMENTS, gradient=True)
     assert checked.report.traffic["backward"].received_bytes > 0
-    assert checked.report.gradients_written
+    assert checked.report.has_explicit_backward
 
 
 class Sorted(torch.nn.Module):
@@ -85,7 +85,7 @@ def test_what_the_table_has_not_is_named() -> None:
 
 
 class Block(torch.nn.Module):
-    """Ops of which DTensor's own ways have no all-to-all, which CPUs have not."""
+    """Ops for which DTensor calls no all-to-all, since CPUs do not have one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ WAYS = {
 
 
 def by_itself(rank: int, name: str) -> list[tuple[str, list[str], int, int]]:
-    """What DTensor calls where the module really runs: of each redistribution its specs, calls and bytes, and how often."""
+    """Runs the module, and returns DTensor's redistributions: their specs, calls, bytes and counts."""
     mesh = device_mesh((2, 4), ("dp", "tp"))
     torch.manual_seed(0)
     module = Block()
@@ -130,7 +130,8 @@ def by_itself(rank: int, name: str) -> list[tuple[str, list[str], int, int]]:
 def test_what_dtensor_would_redistribute_is_what_it_does(eight: Ranks, name: str) -> None:
     beside = check(Block(), [torch.ones(8, 16)], "dp=2,tp=4", WAYS[name], gradient=True).beside
     assert beside.stopped is None
-    # On CPUs a change of dims is a gather, of which a part is kept: then the calls are compared without their bytes.
+    # On CPUs a change of dims is a gather, of which a part is used: then the calls are compared without their
+    # bytes.
     foretold: Counter[tuple[str, tuple[str, ...], int]] = Counter()
     changes = set()
     for one in (one for row in beside.rows for one in row.theirs):
@@ -150,7 +151,7 @@ def test_moves_stand_beside_those_of_dtensor() -> None:
     checked = check(Attention(), [torch.zeros(4, 8, dtype=torch.int64)], "dp=2,tp=4", PLACEMENTS, gradient=True)
     beside = checked.beside
     assert beside.stopped is None, beside.stopped
-    # All moves of the program are there, with the bytes of its report.
+    # All redistributions of the program are listed, with the bytes of its report.
     for of in ("forward", "backward"):
         ours, theirs = beside.received_bytes(of)
         assert ours == checked.report.traffic[of].received_bytes and theirs > 0
@@ -174,7 +175,7 @@ def test_where_dtensor_has_no_way_it_is_said() -> None:
 
 
 class Counting(torch.nn.Module):
-    """A block that writes a buffer: what it returns is not the first output of its graph."""
+    """A block that writes a buffer: its result is not the first output of its graph."""
 
     def __init__(self) -> None:
         super().__init__()

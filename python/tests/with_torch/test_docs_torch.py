@@ -1,4 +1,7 @@
-"""Every example of docs/torch.md runs on eight ranks, and rank 0 prints what the page says: `RESHARD_WRITE=1` writes that anew."""
+"""Every example of docs/torch.md runs on eight ranks and prints the page's output on rank 0.
+
+With `RESHARD_WRITE=1` this updates the page.
+"""
 
 import contextlib
 import io
@@ -13,7 +16,7 @@ BLOCK = re.compile(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", re.DOTALL
 
 
 def printed(rank: int, blocks: list[str]) -> list[str]:
-    """What each block prints, all in one room."""
+    """Runs the blocks in one namespace, and returns the output of each."""
     names: dict[str, object] = {"__name__": "__main__"}
     made = []
     for code in blocks:

@@ -1,4 +1,4 @@
-"""Tensors whose memory is not their value, or is not there, are refused by everything that takes memory."""
+"""Every function that takes memory rejects tensors whose memory is missing or does not hold their value."""
 
 import gc
 import pathlib
@@ -20,7 +20,7 @@ ONE = torch.arange(24.0).reshape(4, 6)
 
 
 class Scaled(torch.Tensor):
-    """A class whose functions give its memory another meaning."""
+    """A class whose functions change the value of its memory."""
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -28,11 +28,11 @@ class Scaled(torch.Tensor):
 
 
 class Named(torch.Tensor):
-    """A class that changes nothing of what tensors do."""
+    """A class that does not change the behaviour of tensors."""
 
 
 class Wrapper(torch.Tensor):
-    """A class whose tensors hold another one, and have no memory."""
+    """A class whose tensors wrap another one, and have no memory."""
 
     @staticmethod
     def __new__(cls, inner: torch.Tensor) -> "Wrapper":
@@ -88,20 +88,20 @@ PROGRAM = reshard.Program("mesh x=1\nx: f32[4,6] R\ny: R = relu(x)\n")
 
 
 def takers(folder: pathlib.Path) -> dict[str, Callable[[Any], Any]]:
-    """Every function that takes memory, by its name."""
+    """Returns every function that takes memory, by its name."""
     sharded = Sharding("x=1", (4, 6), "R")
     plan = reshard.plan(sharded, sharded)
 
     def writer(given: Any) -> None:
-        begun = reshard.checkpoint.Writer.begin(folder / "w", "x=1", {"w": ("f32", sharded)}, force=True)
+        begun = reshard.checkpoint.CheckpointWriter.begin(folder / "w", "x=1", {"w": ("f32", sharded)}, force=True)
         begun.save(0, {"w": given})
 
     return {
         "save": lambda given: reshard.save(folder / "w.safetensors", {"w": given}, force=True),
         "save on a mesh": lambda given: reshard.save(folder / "f", {"w": given}, "S(0)", mesh="x=2", force=True),
         "Writer.save": writer,
-        "Sharding.scatter": lambda given: HALF.scatter(given),
-        "Sharding.meaning": lambda given: WHOLE.meaning([given]),
+        "Sharding.scatter": lambda given: HALF.shard_all(given),
+        "Sharding.meaning": lambda given: WHOLE.assemble([given]),
         "Plan.run": lambda given: plan.run([given]),
         "Plan.run into": lambda given: plan.run([np.zeros((4, 6), "f4")], out=[given]),
         "on_ranks": lambda given: PROGRAM.on_ranks({"x": given}),
@@ -156,7 +156,7 @@ def test_what_has_memory_is_read(tmp_path: pathlib.Path) -> None:
 
 
 def test_what_is_lent_holds_its_memory() -> None:
-    """A view holds the tensor and its storage, whatever becomes of the tensor."""
+    """A view holds the tensor and its storage, even if the tensor gets another storage."""
     tensor = ONE.clone()
     view, _, _ = _buffers.lend(tensor)
     gone = weakref.ref(tensor)
@@ -171,7 +171,7 @@ def test_what_is_lent_holds_its_memory() -> None:
 
 
 class Gathered(Mapping[str, Any]):
-    """Parameters that are gathered into one buffer when they are asked for, and freed before the next one."""
+    """Parameters that are gathered on access into one buffer, which is freed before the next one."""
 
     def __init__(self) -> None:
         self.buffer = torch.zeros(1000)
@@ -204,6 +204,6 @@ def test_a_mapping_that_makes_its_tensors_on_demand(tmp_path: pathlib.Path) -> N
 
 def test_new_tensors_are_on_the_cpu() -> None:
     with torch.device("meta"):
-        shards = HALF.scatter(ONE)
+        shards = HALF.shard_all(ONE)
     assert all(shard.device.type == "cpu" for shard in shards)
-    assert torch.equal(HALF.meaning(shards), ONE)
+    assert torch.equal(HALF.assemble(shards), ONE)

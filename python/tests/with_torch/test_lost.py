@@ -1,4 +1,4 @@
-"""A rank that dies or raises is named on all others, in time."""
+"""If a rank dies or raises an error, all other ranks name it, in time."""
 
 import os
 import time
@@ -20,11 +20,11 @@ TIMEOUT = 10.0
 
 
 def one_goes(rank: int, how: str) -> tuple[str, int | None, float]:
-    """What rank 2 does is not what the others do: the kind of error that they get, whom it names, and after how long."""
+    """Rank 2 fails or diverges; returns the others' error kind, the rank that it names, and the delay."""
     mesh = device_mesh((4,))
     given = dtensor(whole_of((8, 8)), [Shard(0)], mesh)
     with planned(strict=True):
-        given.redistribute(placements=[R])  # all are there
+        given.redistribute(placements=[R])  # all ranks are alive
         if rank == 2 and how == "dies":
             os._exit(3)
         if rank == 2 and how == "raises":
@@ -50,7 +50,7 @@ def test_a_rank_that_has_gone_is_named_on_all_others(how: str) -> None:
 
 
 def to_another_mesh(given: DTensor) -> None:
-    """Messages, of which every rank has some."""
+    """Messages, some of them from every rank."""
     columns = DeviceMesh("cpu", torch.tensor([3, 2, 1, 0]))
     redistribute(given, columns, [Shard(1)])
 
@@ -60,14 +60,14 @@ def of_a_state(given: DTensor) -> None:
 
 
 def backward(given: DTensor) -> None:
-    """Forward there is nothing to send; the gradient's way back is."""
+    """Nothing is sent forward; the gradient is redistributed."""
     leaf = DTensor.from_local(given.to_local().clone().requires_grad_(), given.device_mesh, [R], run_check=False)
     made = redistribute(leaf, placements=[Shard(0)])
     made.to_local().sum().backward()
 
 
 def step_of_a_program(given: DTensor) -> None:
-    """All agree on the program, and one goes before its step."""
+    """All ranks agree on the program, and one fails before its step."""
     _runner({"x": given.to_local()})
 
 
@@ -80,14 +80,14 @@ CALLS: dict[str, tuple[Callable[[DTensor], None], str]] = {
 
 
 def one_goes_before(rank: int, what: str, how: str) -> tuple[str, str, int | None, float]:
-    """What rank 2 does is not what the others do, of other calls than those of `planned`."""
+    """Rank 2 fails or diverges in a call other than those of `planned`."""
     global _runner
     mesh = device_mesh((4,))
     given = dtensor(whole_of((8, 8)), [R if what == "backward" else Shard(0)], mesh)
     call, _ = CALLS[what]
     if what == "program":
         _runner = Runner(reshard.program("mesh d=4\nx: f32[8,8] S(0)\ny: R = x\nz = exp(y)\n"))
-    call(given)  # all are there
+    call(given)  # all ranks are alive
     dist.barrier()
     if rank == 2 and how == "dies":
         os._exit(3)
@@ -115,7 +115,7 @@ def test_whatever_is_called_a_rank_that_has_gone_is_named(what: str, how: str) -
 
 
 def one_disagrees(rank: int) -> tuple[str, str, int | None, float]:
-    """Rank 2 wants another sharding than the others do."""
+    """Rank 2 requests another sharding than the others do."""
     mesh = device_mesh((4,))
     given = dtensor(whole_of((8, 8)), [Shard(0)], mesh)
     start = time.monotonic()

@@ -1,4 +1,4 @@
-"""What `check` makes of a function computes what PyTorch computes, in its element types; or it is rejected."""
+"""A program that `check` makes equals PyTorch in values and element types, or the function is rejected."""
 
 import random
 from collections import Counter
@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from reshard import ReshardError, Table
+from reshard import ReshardError, OpTable
 from reshard.torch import check
 from reshard.torch.kernels import torch_dtype
 from reshard.torch.overloads import Use, arguments, op_of, with_number
@@ -28,7 +28,7 @@ class Function(torch.nn.Module):
 
 
 def compared(function: Callable[..., Any], *inputs: torch.Tensor, ranks: bool = False) -> None:
-    """Compares the results of a function with those of its program, in the order of the outputs: values, shapes and element types."""
+    """Compares a function's outputs with its program's, in order: values, shapes and element types."""
     copies = [one.clone() for one in inputs]
     results = function(*copies)
     wanted = list(results) if isinstance(results, list | tuple) else [results]
@@ -131,7 +131,7 @@ def test_a_mask_of_truth_values_says_who_attends(shape: Sequence[int], dtype: to
     compared(function, *inputs, ranks=True)
 
 
-# What is computed in a type that is given.
+# Functions that compute in a given type.
 TYPED: list[Callable[[torch.Tensor], torch.Tensor]] = [
     lambda x: F.softmax(x, -1, dtype=torch.float32),
     lambda x: F.log_softmax(x, 0, dtype=torch.float64),
@@ -204,7 +204,7 @@ def test_an_op_of_another_library_is_that_of_the_given_table() -> None:
         library.define("glu_of(Tensor x, Tensor y) -> Tensor")
         library.impl("glu_of", lambda x, y: torch.relu(x) * y, "CompositeExplicitAutograd")
         library.impl("glu_of", lambda x, y: torch.empty_like(x), "Meta")
-        table = Table.standard()
+        table = OpTable.standard()
         table.add_composite("glu_of", "x, y -> z: a = relu(x); z = mul(a, y)")
         function = Function(lambda x, y: torch.ops.elsewhere.glu_of(x, y) + 1)
         given = [torch.randn(4, 4), torch.randn(4, 4)]
@@ -236,7 +236,7 @@ def test_without_dims_a_roll_is_of_all_elements_in_a_row() -> None:
     compared(lambda x: torch.roll(x, 2, ()), torch.arange(6.0).reshape(2, 3))
 
 
-# What fills a tensor with a number; the others fail in PyTorch too.
+# Functions that fill a tensor with a number; other ones fail in PyTorch too.
 FILLS: list[Callable[[torch.Tensor, Any], torch.Tensor]] = [
     lambda x, number: torch.full((2,), number, dtype=x.dtype),
     lambda x, number: torch.full_like(x, number),
@@ -264,7 +264,7 @@ def test_a_number_that_fills_is_what_pytorch_makes_of_it(dtype: torch.dtype) -> 
 
 
 class Several(torch.nn.Module):
-    """Tensors, numbers, and what else a module returns."""
+    """A module that returns tensors, numbers and other values."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -295,7 +295,7 @@ def test_a_gradient_is_of_the_first_tensor_that_is_returned() -> None:
         def forward(self, x: torch.Tensor) -> Any:
             return (None, (x * self.weight).sum()) if self.loss else (None, 3)
 
-    assert check(Returns(True), [torch.ones(4)], "x=2", {}, gradient=True).report.gradients_written
+    assert check(Returns(True), [torch.ones(4)], "x=2", {}, gradient=True).report.has_explicit_backward
     with pytest.raises(ReshardError, match="it returns no tensor"):
         check(Returns(False), [torch.ones(4)], "x=2", {}, gradient=True)
 
@@ -323,7 +323,7 @@ def test_what_is_no_module_or_no_list_of_tensors_is_a_type_error() -> None:
 
 
 class Attends(torch.nn.Module):
-    """Attention of which a number is differentiated."""
+    """Attention with a loss that is a single number."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -387,7 +387,7 @@ def test_a_product_is_added_to_what_beta_leaves(dtype: torch.dtype) -> None:
         x = torch.full((3, 3), float("nan")) if dtype.is_floating_point and beta == 0 else torch.ones(3, 3).to(dtype)
 
         def function(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, beta: float = beta, alpha: float = alpha) -> Any:
-            # PyTorch takes no others here.
+            # PyTorch accepts only this value here.
             whole = {} if x.dtype.is_floating_point or beta == 0 else {"beta": 2}
             return [
                 torch.addmm(x, a[0], b[0], beta=beta, alpha=alpha), torch.addmv(x[0], a[0], b[0, 0], beta=beta, alpha=alpha),
@@ -399,8 +399,8 @@ def test_a_product_is_added_to_what_beta_leaves(dtype: torch.dtype) -> None:
 
 
 def overloads() -> list[tuple[Any, str]]:
-    """All functional overloads of the ops that the table has, and the names of their ops."""
-    table, found = Table.standard(), []
+    """Returns all functional overloads of the ops of the table, and the names of their ops."""
+    table, found = OpTable.standard(), []
     for packet in sorted(dir(torch.ops.aten)):
         group = getattr(torch.ops.aten, packet)
         if not isinstance(group, torch._ops.OpOverloadPacket):
@@ -426,7 +426,7 @@ def test_every_argument_is_used_left_out_for_a_reason_or_rejected() -> None:
     from reshard import Graph
     from reshard.torch.lower import _Call
 
-    table, uses, left_out, tried = Table.standard(), Counter[Use](), set(), 0
+    table, uses, left_out, tried = OpTable.standard(), Counter[Use](), set(), 0
     for overload, op in overloads():
         parameters = table.parameters(op)
         assert parameters is not None
@@ -448,7 +448,7 @@ def test_every_argument_is_used_left_out_for_a_reason_or_rejected() -> None:
         # Two arguments of one overload are not the same argument of the op.
         called = [use.called for use in said.values() if use.use is Use.PARAMETER]
         assert len(called) == len(set(called)), f"{overload}: {called}"
-    # What is left out is a decision: one more name belongs here, with its reason there.
+    # Arguments are left out deliberately: to add one, add its name here and its reason there.
     assert left_out == {
         "device", "pin_memory", "memory_format", "non_blocking", "cudnn_enable", "cudnn_enabled", "implicit", "assume_unique",
         "sparse", "sparse_grad", "sorted", "self",
@@ -473,7 +473,7 @@ def test_samples_of_pytorch_are_computed_as_there_or_rejected(dtype: torch.dtype
     chosen, met = random.Random(0), Counter[str]()
     for op in (one for one in op_db if one.name in SAMPLED and one.supports_dtype(dtype, "cpu")):
         if op.name == "topk" and not dtype.is_floating_point:
-            continue  # any of equal ones is right
+            continue  # the index of any equal element is right
         torch.manual_seed(0)
         samples = list(op.sample_inputs("cpu", dtype))
         for sample in chosen.sample(samples, min(most, len(samples))):

@@ -1,4 +1,4 @@
-"""Nested states: names as PyTorch's distributed checkpoint has them, and nothing of a state is lost."""
+"""Nested states: names are those of PyTorch's distributed checkpoint, and no tensor of a state is lost."""
 
 import collections.abc
 import dataclasses
@@ -29,7 +29,7 @@ KEYS: list[Any] = ["w", "b", "a.b", "", 0, 1, -1, True, None, (1, 2), 2.5, "0", 
 
 
 def nesting(draw: random.Random, tensor: Callable[[], Any], depth: int = 0) -> dict[Any, Any]:
-    """A random state."""
+    """Returns a random state."""
 
     def value(depth: int) -> Any:
         kind = draw.choice(["tensor", "number", "text", "none", "dict", "list", "tuple", "ordered", "proxy", "empty"])
@@ -59,7 +59,7 @@ def nesting(draw: random.Random, tensor: Callable[[], Any], depth: int = 0) -> d
 
 
 def test_names_are_those_of_pytorch(tmp_path: pathlib.Path) -> None:
-    """Of 2,000 random nestings, those that PyTorch refuses for a name of two entries are refused here."""
+    """Of 2,000 random nestings, exactly those in which PyTorch finds two entries of one name are rejected."""
     refused = tensors = lossy = 0
     for seed in range(2_000):
         state = nesting(random.Random(seed), lambda: torch.zeros(2))
@@ -92,7 +92,7 @@ def test_names_are_those_of_pytorch(tmp_path: pathlib.Path) -> None:
 
 
 def within(value: Any) -> bool:
-    """Whether a tensor is in nested containers."""
+    """Returns True if nested containers have a tensor."""
     if isinstance(value, collections.abc.Mapping):
         return any(map(within, value.values()))
     return isinstance(value, torch.Tensor) or isinstance(value, (list, tuple)) and any(map(within, value))
@@ -124,7 +124,7 @@ def test_states_that_hold_themselves_are_refused() -> None:
 
 
 def state_of(make: Callable[[str, torch.Tensor], Any]) -> dict[str, Any]:
-    """A nested state with tensors of the same names everywhere."""
+    """Returns a nested state with tensors of fixed names."""
     return {
         "model": {"w": make("model.w", whole_of((8, 4), seed=1)), "b": make("model.b", whole_of((8,), seed=2))},
         "layers": [{"w": make("layers.0.w", whole_of((4, 4), seed=3))}, [make("layers.1.0", whole_of((16,), seed=4))]],
@@ -187,14 +187,14 @@ def test_all_that_is_missing_is_listed_and_nothing_is_filled(tmp_path: pathlib.P
     freed.untyped_storage().resize_(0)
     refusal(lambda: load(path, {"model": {"w": freed}}), "storage", "model.w cannot be filled: its memory was freed")
     load(path, zeros | {"step": 3}, only_tensors=True)
-    # Strides that are apart without one dim stepping over the other.
+    # Strides without an overlap, though no dim steps over the other.
     apart = torch.zeros(64).as_strided((8, 4), (4, 7))
     load(path, zeros | {"model": {"w": apart}})
     assert torch.equal(apart, whole_of((8, 4), seed=1))
 
 
 def test_what_overlaps_is_found() -> None:
-    """Exactly those strided tensors overlap of which two elements have one place."""
+    """A strided tensor overlaps exactly if two elements share a location."""
     draw, found = random.Random(1), 0
     for _ in range(2_000):
         shape = [draw.randrange(4) for _ in range(draw.randrange(4))]
@@ -255,7 +255,7 @@ def test_what_is_no_tensor_is_named(tmp_path: pathlib.Path) -> None:
 
 
 class OneBuffer(dict[str, Any]):
-    """A state that makes every tensor in the same memory when it is asked for."""
+    """A state that makes every tensor on access in the same memory."""
 
     buffer = torch.zeros(4)
 
@@ -299,7 +299,7 @@ def on_ranks(rank: int, folder: str) -> None:
     made = redistribute_state(nested, [R, R])
     assert all(tuple(flat(made)[name].placements) == (R, R) for name in NAMES)
 
-    # PyTorch reads nested states through the reader, and writes them for us.
+    # PyTorch reads nested states through the reader, and writes the states that the library reads.
     state = state_of(lambda _, whole: dtensor(torch.zeros_like(whole), [R, Shard(0)], mesh))
     dcp.load(state, storage_reader=Reader(path))
     assert torch.equal(flat(state)["layers.1.0"].to_local(), shard(wholes["layers.1.0"], [R, Shard(0)], mesh))
@@ -322,7 +322,7 @@ def on_ranks(rank: int, folder: str) -> None:
     refusal(lambda: redistribute_state({"a": {"w": freed}}, [R, R]), "storage", "a.w: its part on this rank")
     for call in (
         lambda: reshard.save(f"{folder}/x.safetensors", {"w": split("", whole_of((8, 4)))}),
-        lambda: reshard.Sharding("x=2", (8, 4), "R").scatter(split("", whole_of((8, 4)))),
+        lambda: reshard.Sharding("x=2", (8, 4), "R").shard_all(split("", whole_of((8, 4)))),
     ):
         refusal(call, "subclass", "DTensor", "reshard.torch.save")
     assert not pathlib.Path(f"{folder}/x.safetensors").exists()

@@ -1,4 +1,4 @@
-"""DTensor under `planned`: forward, backward, twice, compiled; what falls back and why; nothing is left behind."""
+"""DTensor under `planned`: forward, backward, twice, compiled; fallbacks and their reasons; a clean exit."""
 
 import contextlib
 import itertools
@@ -25,11 +25,11 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from definition import Counted, R, device_mesh, dtensor, shard, whole_of
 from ranks import Ranks
 from reshard import ReshardError
-from reshard.torch import FALLBACKS, Groups, Unplanned, planned, redistribute_local, sharding
+from reshard.torch import FALLBACKS, Groups, FallbackError, planned, redistribute_local, sharding
 
 AXES = ("a", "b", "c")
 PLAIN = [R, Shard(0), Shard(1)]
-# Every placing on two axes, terms among them, with every one without.
+# Every pair of placements on two axes; the first one may have partial values.
 PAIRS = list(itertools.product(itertools.product([*PLAIN, Partial()], repeat=2), itertools.product(PLAIN, repeat=2)))
 OWN = _redistribute.redistribute_local_tensor
 
@@ -99,7 +99,7 @@ def derivatives(rank: int) -> None:
                         y = y * y
                     loss = y.sum().full_tensor()
                     (first,) = torch.autograd.grad(loss, x, create_graph=True)
-                    # Strict still: the second pass may have no other way.
+                    # Still strict: the second pass may not fall back either.
                     (second,) = torch.autograd.grad((first * first).sum().full_tensor(), x)
             results.append([loss.detach(), first.full_tensor().detach(), second.full_tensor().detach()])
             calls.append(len(counted.calls))
@@ -145,7 +145,7 @@ def training(rank: int) -> None:
                 gradients = [p.grad.full_tensor() for p in model.parameters()]
                 optimizer.zero_grad()
         if use:
-            # A bias is added to terms by PyTorch's own division.
+            # PyTorch divides a bias to add it to partial values.
             assert plans.report().plans > 0 and set(plans.report().fallbacks) <= {"into terms"}
         made.append([loss.detach(), *gradients, *(p.full_tensor().detach() for p in model.parameters())])
     for theirs, ours in zip(*made, strict=True):
@@ -190,7 +190,7 @@ def test_compiled_graphs_have_the_plans_calls(eight: Ranks) -> None:
 
 
 def for_all_ranks(rank: int) -> None:
-    """A graph that one rank compiles for all is the same on all, and does the same on this one."""
+    """A graph that one rank compiles for all is equal on all ranks, and correct on this one."""
     mesh = device_mesh((2, 4), ("dp", "tp"))
     whole = whole_of((16, 8)) / 16
     x = dtensor(whole, [Shard(0), Shard(1)], mesh)
@@ -218,10 +218,10 @@ def for_all_ranks(rank: int) -> None:
         with planned() as plans:
             assert graph_of() == own
             assert set(plans.report().fallbacks) == {"one rank"} and plans.report().plans == 0, plans.report()
-            # What is not compiled goes by a plan.
+            # Code that is not compiled uses a plan.
             assert torch.equal(change(x).to_local(), shard(whole * 2, [R, Shard(0)], mesh))
             assert plans.report().plans == 1
-        # Plans that somebody asks for have no other way.
+        # Plans that are requested explicitly have no fallback.
         before, after = sharding(x), sharding(x.redistribute(placements=[R, R]))
         with FakeTensorMode(), pytest.raises(ReshardError, match="compile_on_one_rank"):
             redistribute_local(torch.empty(8, 2), before, after, groups=Groups(mesh))
@@ -263,7 +263,7 @@ def test_shard_orders(eight: Ranks) -> None:
 
 
 def specs_left_behind(rank: int) -> None:
-    """An op in place may leave a spec behind that has other dims than its shard; what is made of that has PyTorch's own shape."""
+    """An in-place op may leave a spec with other dims than its shard; results then have PyTorch's shape."""
     mesh = device_mesh((8,), ("dp",))
     row, weight = whole_of((8,), torch.float64), whole_of((8, 8), torch.float64)
     for first, second in itertools.product([R, Shard(0)], [R, Shard(0), Shard(1)]):
@@ -334,23 +334,23 @@ def fallbacks(rank: int) -> None:
             try:
                 _redistribute.redistribute_local_tensor(local, before, after)
             except BaseException:
-                pass  # PyTorch's own error, which stands
+                pass  # PyTorch's own error, which is expected
         assert plans.report().fallbacks == {reason: 1}, (reason, before, after, plans.report())
         assert plans.report().plans == 0 and reason in str(plans.report())
         if reason != "outside":
-            with planned(strict=True), pytest.raises(Unplanned) as refused:
+            with planned(strict=True), pytest.raises(FallbackError) as refused:
                 _redistribute.redistribute_local_tensor(local, before, after)
             assert refused.value.reason == reason and FALLBACKS[reason] in str(refused.value)
-    # A shape of tracing, and a mode.
+    # A symbolic shape, and a mode.
     unknown = TensorMeta((ShapeEnv().create_unbacked_symint(), 8), (8, 1), torch.float32)  # type: ignore[arg-type]
     symbolic = [DTensorSpec(mesh, placements, tensor_meta=unknown) for placements in ((R, Shard(1)), (R, R))]
     for reason, pair, mode in [("symbolic", symbolic, _nothing()), ("local tensor", [spec(R, Shard(0)), spec(R, R)], LocalTensorMode(frozenset({rank})))]:
-        with planned(strict=True), mode, pytest.raises(Unplanned) as refused:
+        with planned(strict=True), mode, pytest.raises(FallbackError) as refused:
             _redistribute.redistribute_local_tensor(torch.zeros(8, 2), *pair)
         assert refused.value.reason == reason
-    # And a device mesh for which there is no group at all.
+    # And a device mesh without any group.
     alone = DeviceMesh("cpu", torch.arange(8).reshape(4, 2), _init_backend=False)
-    with _no_default_group(), planned(strict=True), pytest.raises(Unplanned) as refused:
+    with _no_default_group(), planned(strict=True), pytest.raises(FallbackError) as refused:
         _redistribute.redistribute_local_tensor(torch.zeros(2, 8), spec(Shard(0), R, on=alone), spec(R, R, on=alone))
     assert refused.value.reason == "groups"
     assert {reason for reason, _, _ in cases} | {"outside", "symbolic", "local tensor", "one rank", "groups"} == set(FALLBACKS)
@@ -358,7 +358,7 @@ def fallbacks(rank: int) -> None:
 
 @contextlib.contextmanager
 def _no_default_group() -> Iterator[None]:
-    """Device meshes have the groups of their axes alone, as those have that are smaller than the world."""
+    """Hides the default group: device meshes have only their axes' groups, as on meshes below the world."""
     own = Groups.__init__
 
     def without(self: Groups, device_mesh: DeviceMesh, *extra: DeviceMesh) -> None:
@@ -378,7 +378,7 @@ def test_what_falls_back_is_the_table(eight: Ranks) -> None:
 
 
 def no_group(rank: int) -> None:
-    """On 2x2x2 of a larger world nobody has groups of two axes: reductions are of one axis each, and moves too, or PyTorch's."""
+    """On 2x2x2 of a larger world no group has two axes: plans use one axis at a time, or fall back."""
     half = DeviceMesh("cpu", torch.arange(4).reshape(2, 2), mesh_dim_names=("x", "y"))
     before_count = group_count()
     whole = whole_of((8, 8))
@@ -389,7 +389,7 @@ def no_group(rank: int) -> None:
                 assert torch.equal(made.to_local(), shard(whole, after, half)), (before, after)
     assert group_count() == before_count
     assert set(plans.report().fallbacks) <= {"groups"}
-    # With the two axes flattened there is a group of both, and it is used.
+    # With the two axes flattened there is a group of both, which is used.
     flat = half._flatten("xy")
     del flat
     with planned(strict=True) as plans:
@@ -470,7 +470,7 @@ def report(rank: int) -> str:
         x.redistribute(placements=[Partial(), Shard(1)])
     made = plans.report()
     assert made.plans == 3 and made.fallbacks == {"into terms": 1}
-    # Every rank holds 16 elements of 128: half of them stay within a change of dims.
+    # Every rank has 16 elements of 128: half of them stay in a change of dims.
     assert made.received_bytes > 0 and made.collectives == 3
     return str(made)
 

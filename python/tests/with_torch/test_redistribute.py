@@ -1,4 +1,4 @@
-"""`redistribute` and `redistribute_local`: between device meshes, with derivatives, on the groups that there are."""
+"""`redistribute` and `redistribute_local`: between device meshes, with derivatives, on existing groups."""
 
 import contextlib
 import itertools
@@ -12,7 +12,7 @@ from torch.distributed.tensor import DTensor, Partial, Shard
 
 from definition import R, device_mesh, dtensor, shard, whole_of
 from ranks import Ranks
-from reshard import Offers, Planner, ReshardError, Sharding
+from reshard import FrameworkGroups, Planner, ReshardError, Sharding
 from reshard.torch import Groups, planned, redistribute, redistribute_local, redistribute_state, sharding
 
 
@@ -21,7 +21,7 @@ def on(ranks: list[int], shape: tuple[int, ...]) -> DeviceMesh:
 
 
 def held(whole: torch.Tensor, placements: Any, mesh: DeviceMesh) -> DTensor:
-    """A DTensor of these shards; on ranks outside of its device mesh, an empty one."""
+    """Returns a DTensor of these shards; an empty one on ranks outside of its device mesh."""
     if mesh.get_coordinate() is None:
         local = torch.empty(0, dtype=whole.dtype)
         return DTensor.from_local(local, mesh, placements, run_check=False, shape=whole.shape, stride=whole.stride())
@@ -84,9 +84,9 @@ def local_tensors(rank: int) -> None:
         assert torch.equal(made, shard(whole, [R, Shard(1)], mesh))
         out = torch.empty_like(made)
         assert redistribute_local(mine, before, after, groups=offered, out=out) is out and torch.equal(out, made)
-    # Without groups, messages.
+    # Without groups, messages are sent.
     none = Groups(mesh)
-    none.offers = Offers()
+    none.offers = FrameworkGroups()
     assert torch.equal(redistribute_local(mine, before, after, groups=none), made)
     with pytest.raises(ReshardError, match="elements, and its shard"):
         redistribute_local(mine[:1], before, after, groups=groups)
@@ -99,7 +99,7 @@ def test_local_tensors(four: Ranks) -> None:
 
 
 def pairs_of_four(rank: int) -> None:
-    """Every pair of placings on four ranks, a shard of each type of call compared."""
+    """Every pair of placements on four ranks, where each type of call has a shard that is compared."""
     mesh = device_mesh((2, 2), ("x", "y"))
     count = len(dist.distributed_c10d._world.pg_map)
     for shape in [(8, 4), (5, 3), (1, 1)]:
@@ -119,7 +119,7 @@ def test_all_pairs_on_four_ranks(four: Ranks) -> None:
 
 
 def memory_of_its_own(rank: int) -> None:
-    """An answer shares no memory with the source, whatever PyTorch keeps track of."""
+    """A result shares no memory with the source, whether or not PyTorch tracks views."""
     mesh = device_mesh((2, 2), ("x", "y"))
     befores, afters = (itertools.product([R, Shard(0), Shard(1), *more], repeat=2) for more in ([Partial()], []))
     for before, after in itertools.product(befores, afters):
@@ -128,7 +128,7 @@ def memory_of_its_own(rank: int) -> None:
         for mode in (contextlib.nullcontext, torch.no_grad, torch.inference_mode):
             with mode(), planned(strict=True):
                 x = dtensor(whole_of((4, 4)), before, mesh)
-                # In inference mode a tensor that is made there knows of no views.
+                # In inference mode, PyTorch does not track views of new tensors.
                 mine = x.to_local().clone()
                 locally = redistribute_local(mine, sharding(x), sharding(x.redistribute(placements=after)), groups=Groups(mesh))
                 of_state = redistribute_state({"x": x, "y": x}, after).values()

@@ -1,4 +1,4 @@
-"""The rules that are registered are tried by PyTorch's validator and by ours, and ops of DTensors go by them."""
+"""Registered rules pass PyTorch's validator and this library's, and ops of DTensors use them."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from definition import device_mesh, dtensor, whole_of
 from ranks import Ranks
-from reshard import ReshardError, Table, Verifier
+from reshard import ReshardError, OpTable, Verifier
 from reshard.torch import OPS, rules
 from reshard.torch.rules import _overload, by_name, is_known, op_of, strategies
 
@@ -24,7 +24,7 @@ def indices(below: int, size: int) -> torch.Tensor:
     return torch.randperm(below, generator=torch.Generator().manual_seed(3))[:size]
 
 
-# A call of each op: arguments in PyTorch's order, and those by name.
+# Calls of each op: positional arguments in PyTorch's order, and keyword arguments.
 CALLS: dict[str, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {
     "_cdist_forward": [((numbers(2, 4, 6), numbers(2, 6, 6, seed=2), p, None), {}) for p in (1.0, 2.0)],
     "addbmm": [((numbers(4, 8), numbers(2, 4, 6), numbers(2, 6, 8)), {})],
@@ -35,12 +35,13 @@ CALLS: dict[str, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {
     "searchsorted.Tensor": [((numbers(8).sort().values, numbers(4, 6)), {})],
     "unfold": [((numbers(4, 6), 1, 2, 2), {})],
 }
-# Inputs that are indices or sorted, which our validator would have to be told of: the laws of the table try these rules.
+# Ops whose inputs are indices or sorted, which the validator does not know. The property tests of the table
+# cover their rules.
 OF_THEIR_OWN = {"scatter_reduce.two", "searchsorted.Tensor"}
 
 
 def validated() -> None:
-    """Every strategy of every call, by the validator that PyTorch has for its own rules; run by itself, for it wants groups of its own."""
+    """Validates every strategy of every call by PyTorch's own validator, in a process with its own groups."""
     import torch.distributed as dist
     from torch.distributed._local_tensor import LocalTensorMode
     from torch.distributed.device_mesh import init_device_mesh
@@ -50,7 +51,7 @@ def validated() -> None:
     dist.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
     mesh = init_device_mesh("cpu", (2,))
     tried = 0
-    table = Table.standard()
+    table = OpTable.standard()
     for name, calls in CALLS.items():
         overload = _overload(name)
         assert not is_known(overload), f"DTensor has a rule for {name} now: leave it out"
@@ -90,7 +91,7 @@ def test_every_rule_is_tried_by_ours() -> None:
                 made = overload(*(torch.tensor(next(left)) if isinstance(one, torch.Tensor) else one for one in args), **kwargs)
                 return tuple(np.asarray(one) for one in made) if isinstance(made, tuple) else np.asarray(made)
 
-            op = op_of(overload, ours, Table.standard(), by_name(overload, args, kwargs))
+            op = op_of(overload, ours, OpTable.standard(), by_name(overload, args, kwargs))
             assert op is not None, name
             assert Verifier(name, kernel, tolerance=1e-9).failing(op) == [], name
 
@@ -104,7 +105,7 @@ def by_rules(rank: int) -> list[str]:
             call()
     made = rules()
     assert [one.op for one in made] == list(OPS.values())
-    assert rules() == []  # now they are known
+    assert rules() == []  # they are registered by now
     windows = rows.unfold(1, 2, 2)
     assert isinstance(windows, DTensor) and tuple(windows.placements) == (Shard(0), Replicate())
     assert torch.equal(windows.full_tensor(), matrix.unfold(1, 2, 2))
@@ -118,12 +119,12 @@ def by_rules(rank: int) -> list[str]:
     with pytest.raises(ReshardError, match="PyTorch has no aten::nothing"):
         rules(names=["nothing"])
     with pytest.raises(ReshardError, match="the table has no op renorm"):
-        rules(Table.empty(), ["renorm"])
+        rules(OpTable.empty(), ["renorm"])
     return [one.op for one in made]
 
 
 def test_ops_of_dtensors_go_by_them() -> None:
-    # What is registered stays: ranks of their own.
+    # Registered rules stay, so this test has separate ranks.
     ranks = Ranks(8)
     try:
         ranks.run(by_rules)

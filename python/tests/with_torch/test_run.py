@@ -1,4 +1,4 @@
-"""Programs by PyTorch's ops and c10d: what a rank does is its schedule, and what all hold is what one device makes."""
+"""Programs by PyTorch's ops and c10d: ranks run their schedules, and their shards equal one device's."""
 
 import time
 from typing import Any
@@ -11,12 +11,12 @@ from torch.distributed.tensor import Replicate, Shard
 import reshard
 from definition import device_mesh
 from ranks import Ranks
-from reshard import EngineError, Op, Program, ReshardError, Table, _kernels
+from reshard import EngineError, Op, Program, ReshardError, OpTable, _kernels
 from reshard._reshard import local_call
-from reshard.torch import Did, Groups, Runner, run
+from reshard.torch import RankEvent, Groups, Runner, run
 from reshard.torch.kernels import KERNELS, kernel_of
 
-# Columns and then rows of the weights over tp, the batch over dp; updates where the weights lie.
+# Columns and then rows of the weights over tp, the batch over dp; weights are updated where they are stored.
 MEGATRON = """
 mesh dp=2,tp=2
 x: f64[8,16] S(0),I
@@ -32,7 +32,7 @@ w' = sgd(w, dw, lr=0.01)
 v' = sgd(v, dv, lr=0.01)
 """
 
-# One layer of data parallel training, by what its weights are.
+# One layer of data-parallel training, for a given type of the weights.
 ZERO = """
 mesh dp=4
 x: f64[8,12] S(0)
@@ -62,7 +62,7 @@ loss = sum(y)
 gradient loss wrt w, v
 """
 
-# Extents that axes do not divide: some ranks have nothing.
+# Extents that axes do not divide: some ranks have empty shards.
 UNEVEN = """
 mesh dp=2,tp=2
 x: f64[3,5] S(0),S(1)
@@ -96,20 +96,20 @@ PROGRAMS = {
 OPTIONS: dict[str, dict[str, Any]] = {
     "as written": {},
     "all values": {"liveness": False},
-    "early": {"hoist_bytes": 1 << 20},
+    "early": {"in_flight_bytes": 1 << 20},
     "buckets": {"bucket_bytes": 1 << 20},
     "1f1b": {"order": "1f1b"},
 }
 
 
 def given_to(program: Program, seed: int = 3) -> dict[str, np.ndarray]:
-    """Whole inputs of a program."""
+    """Returns whole inputs of a program."""
     rng = np.random.default_rng(seed)
     return {name: rng.normal(size=program[name].shape).astype({"f32": "f4", "f64": "f8"}[program[name].dtype.name]) for name in program.inputs}
 
 
-def ran(rank: int, text: str, options: dict[str, Any]) -> tuple[dict[str, np.ndarray], list[Did], int]:
-    """What a rank holds at the end, and what it did."""
+def ran(rank: int, text: str, options: dict[str, Any]) -> tuple[dict[str, np.ndarray], list[RankEvent], int]:
+    """Runs a program, and returns a rank's results and its events."""
     program = reshard.program(text)
     runner = Runner(program, **options)
     shards = {name: runner.shard(name, torch.from_numpy(whole)) for name, whole in given_to(program).items() if rank in program[name].sharding.mesh}
@@ -132,14 +132,14 @@ def test_all_ranks_are_one_device_and_the_kernels_of_numpy(four: Ranks, name: st
     tolerance = 1e-12 if name != "wire" else 2e-2
     for value in by_numpy.names:
         if value not in program:
-            continue  # what travels in another type
+            continue  # a value in the communication dtype
         of = program[value]
         shards = [answers[rank][0][value] for rank in of.sharding.mesh.ranks]
-        whole = of.sharding.meaning(shards)
+        whole = of.sharding.assemble(shards)
         np.testing.assert_allclose(whole, one[value], rtol=tolerance, atol=tolerance, err_msg=value)
         for mine, theirs in zip(shards, by_numpy.shards(value), strict=True):
             near = 1e-12 if name != "wire" else 1e-5
-            # Of terms only the sum is the same: who keeps what is the plan's.
+            # Of partial values only the sum is determined: the plan chooses how it is distributed over ranks.
             if "P(" not in str(of.sharding):
                 np.testing.assert_allclose(mine, theirs, rtol=near, atol=near, err_msg=value)
         compared += 1
@@ -179,12 +179,12 @@ def test_in_f32_all_ranks_are_one_device(four: Ranks, name: str) -> None:
     program = reshard.program(text)
     answers, one = four.run(in_f32, text), program.on_one_device(given_to(program))
     for value in answers[0]:
-        whole = program[value].sharding.meaning([answers[rank][value] for rank in range(4)])
+        whole = program[value].sharding.assemble([answers[rank][value] for rank in range(4)])
         np.testing.assert_allclose(whole, one[value], rtol=1e-5, atol=1e-5, err_msg=value)
 
 
 def trained(rank: int, text: str, steps: int) -> dict[str, np.ndarray]:
-    """The weights after some steps, of which only the first is given them."""
+    """Returns the weights after some steps, of which only the first gets them as inputs."""
     program = reshard.program(text)
     runner = Runner(program)
     inputs = {name: runner.shard(name, torch.from_numpy(whole)) for name, whole in given_to(program).items()}
@@ -203,13 +203,13 @@ def test_steps_go_on_where_the_last_one_ended(four: Ranks, name: str) -> None:
     for step in range(1, 4):
         one = program.on_one_device({"x": given_to(program, step)["x"], "w": one["w'"], "v": one["v'"]})
     for value in ("w'", "v'"):
-        whole = program[value].sharding.meaning([answers[rank][value] for rank in range(4)])
+        whole = program[value].sharding.assemble([answers[rank][value] for rank in range(4)])
         np.testing.assert_allclose(whole, one[value], rtol=1e-11, atol=1e-11)
         assert not np.allclose(whole, given[value[0]])
 
 
 def by_dtensors(rank: int) -> None:
-    """Inputs may be DTensors, and are refused where they are of another sharding."""
+    """Inputs may be DTensors, and are rejected if they have another sharding."""
     mesh = device_mesh((2, 2), ("dp", "tp"))
     program = reshard.program("mesh dp=2,tp=2\nx: f32[8,4] S(0),R\ny: S(0),R = exp(x)\n")
     whole = torch.arange(32.0).reshape(8, 4) / 32
@@ -231,7 +231,7 @@ def test_inputs_are_dtensors_or_shards(four: Ranks) -> None:
 
 
 def own_functions(rank: int) -> None:
-    """A function of one's own is called in place of PyTorch's, and for what has none; else the op is named, with the way out."""
+    """A custom function replaces PyTorch's or adds a missing one; otherwise the error names op and remedy."""
     program = reshard.program("mesh dp=4\nx: f64[8,4] S(0)\ny = erf(x)\nz = exp(y)\n")
     with pytest.raises(ReshardError, match=r"no function of PyTorch's here for erf: give one as kernels=\{'erf'"):
         Runner(program)
@@ -252,7 +252,7 @@ def test_ops_without_a_function_are_named(four: Ranks) -> None:
 
 
 def one_raises(rank: int) -> tuple[str, str, int | None, float]:
-    """Rank 2's function raises in the first step; then all go on."""
+    """Rank 2's function raises in the first step; then all ranks continue."""
     program = reshard.program(PROGRAMS["megatron"])
 
     def broken(call: Any, x: torch.Tensor) -> torch.Tensor:
@@ -275,7 +275,7 @@ def one_raises(rank: int) -> tuple[str, str, int | None, float]:
 
 def test_a_rank_that_raises_is_named_to_the_others_at_once_and_all_go_on(four: Ranks) -> None:
     for rank, (kind, text, named, seconds) in enumerate(four.run(one_raises)):
-        assert seconds < 60  # what takes so long hangs
+        assert seconds < 60  # longer means that it hangs
         if rank == 2:
             assert (kind, text) == ("ZeroDivisionError", "on purpose")
         else:
@@ -283,7 +283,7 @@ def test_a_rank_that_raises_is_named_to_the_others_at_once_and_all_go_on(four: R
 
 
 def one_disagrees(rank: int) -> list[tuple[str, int | None]]:
-    """Rank 1 has another program, or cannot run it."""
+    """Rank 1 has another program, or cannot run its own."""
     seen = []
     text = PROGRAMS["megatron"]
     with pytest.raises(EngineError) as error:
@@ -320,7 +320,7 @@ def test_the_table_has_what_that_of_numpy_has() -> None:
 def test_every_argument_of_a_function_is_tried() -> None:
     tried = {key for arguments in ARGUMENTS for key in arguments}
     for name in KERNELS:
-        assert set(Table.standard().parameters(name) or {}) <= tried, name
+        assert set(OpTable.standard().parameters(name) or {}) <= tried, name
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])

@@ -1,4 +1,4 @@
-"""PyTorch's specs are our shardings, and back."""
+"""Round trips of PyTorch's specs and this library's shardings."""
 
 import itertools
 from typing import Any
@@ -32,7 +32,7 @@ def shards_are_what_pytorch_holds(rank: int) -> int:
             of = DTensorSpec(over, placements, tensor_meta=meta(shape), use_strided_shard_as_shard_order=False)
             ours = sharding(of)
             assert ours.local_shape(rank) == tuple(shard(whole, placements, over).shape), (placements, shape)
-            held = whole.flatten()[torch.tensor(ours.held(rank), dtype=torch.int64)]
+            held = whole.flatten()[torch.tensor(ours.global_indices(rank), dtype=torch.int64)]
             if not any(isinstance(p, Partial) for p in placements):
                 assert torch.equal(held.reshape(ours.local_shape(rank)), shard(whole, placements, over)), (placements, shape)
             again = spec(ours, over, of.tensor_meta)
@@ -57,7 +57,7 @@ def orders_are_orders_of_axes(rank: int) -> None:
     both = (ShardOrderEntry(0, (2, 0)), ShardOrderEntry(1, (1,)))
     of = DTensorSpec(over, (Shard(0), Shard(1), Shard(0)), tensor_meta=meta((17, 5)), shard_order=both)
     assert spec(sharding(of), over, of.tensor_meta) == of
-    # As strided shards PyTorch means the order that they spell.
+    # PyTorch interprets strided shards as the order that they encode.
     strided = DTensorSpec(over, DTensorSpec._convert_shard_order_to_StridedShard(both, of.placements, over), tensor_meta=meta((17, 5)))
     assert sharding(strided) == sharding(of)
 

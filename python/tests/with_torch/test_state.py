@@ -1,4 +1,4 @@
-"""Many DTensors at once, and checkpoints into them and out of them."""
+"""Redistribution of many DTensors at once, and checkpoints from and into them."""
 
 import itertools
 import pathlib
@@ -39,7 +39,7 @@ def many(rank: int) -> list[int]:
                 assert torch.equal(made[name].to_local(), shard(whole, after, mesh)), (name, before, after)
             counts.append(len(counted.calls))
         assert counts[0] > counts[1] > counts[2], counts
-        # Tensors of one type and one kind of call are one call.
+    # Tensors of one type with the same kind of call share one call.
         assert counts[2] <= 6, counts
         made_calls.append(counts[2])
     stays = redistribute_state(state, lambda name, tensor: None)
@@ -86,7 +86,8 @@ def checkpoints(rank: int, folder: str) -> list[int]:
     load(path, plain)
     assert all(torch.equal(plain[name], whole) for name, whole in wholes.items())
 
-    # What PyTorch writes by ranks, and ours reads; what ours writes, and PyTorch reads through the reader.
+    # PyTorch writes by ranks and this library reads; this library writes and PyTorch reads through the
+    # reader.
     state = {name: dtensor(whole, [Shard(0), R], mesh) for name, whole in wholes.items() if whole.dim()}
     dcp.save(state, checkpoint_id=f"{folder}/dcp")
     back: dict[str, Any] = {name: dtensor(torch.zeros_like(whole), [R, Shard(0)], mesh) for name, whole in wholes.items() if whole.dim()}
@@ -116,5 +117,5 @@ def checkpoints(rank: int, folder: str) -> list[int]:
 def test_checkpoints_into_dtensors_and_out(eight: Ranks, tmp_path: pathlib.Path) -> None:
     read = eight.run(checkpoints, str(tmp_path))
     whole = 16 * 8 * 4 + 13 * 7 * 2 + 8 * 4
-    # Every byte is read by one rank, whatever is replicated; of the scalar, which no axis can cut, all read all.
+    # Every byte is read by one rank, despite replicas; the scalar cannot be sharded, so all ranks read it.
     assert [sum(of_ranks) for of_ranks in zip(*read, strict=True)] == [whole + 8 * 4] * 4

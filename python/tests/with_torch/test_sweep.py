@@ -1,6 +1,6 @@
-"""All pairs of plain placements: right, and no worse than DTensor's own way.
+"""All pairs of plain placements: correct, and not worse than DTensor's own redistribution.
 
-`RESHARD_TORCH_SWEEP=all` takes all pairs; else a part of them, another with another number.
+`RESHARD_TORCH_SWEEP=all` tests all pairs. A number selects a part of them, another part for another number.
 """
 
 import itertools
@@ -22,19 +22,19 @@ STRIDED = [*PLAIN, _StridedShard(0, split_factor=2)]
 
 
 def pairs(axes: int, plain: list[Placement]) -> list[tuple[tuple[Placement, ...], tuple[Placement, ...]]]:
-    """Every placing, terms among them, with every other one without terms."""
+    """Returns every source placement, including partial ones, with every other non-partial target."""
     sources = itertools.product([*plain, Partial()], repeat=axes)
     return [(before, after) for before in sources for after in itertools.product(plain, repeat=axes) if before != after]
 
 
 def sampled(all_pairs: list[Any], parts: int) -> list[Any]:
-    """All of them, or every `parts`th from one that the environment says."""
+    """Returns all pairs, or every `parts`th from an offset that the environment specifies."""
     part = os.environ.get("RESHARD_TORCH_SWEEP", "0")
     return all_pairs if part == "all" else all_pairs[int(part) % parts :: parts]
 
 
 def moved(rank: int, mesh_shape: tuple[int, ...], shape: tuple[int, ...], asked: list[Any], objective: str | None) -> list[Any]:
-    """Of each pair whether it is right, how many calls it takes and how many bytes it brings; None where it is refused."""
+    """Returns for each pair its correctness, calls and received bytes; None for a pair that is rejected."""
     mesh = device_mesh(mesh_shape, ("a", "b", "c")[: len(mesh_shape)])
     whole = whole_of(shape)
     plans = planned(Planner(objective=objective, arithmetic="framework"), strict=True) if objective else None
@@ -62,8 +62,8 @@ def moved(rank: int, mesh_shape: tuple[int, ...], shape: tuple[int, ...], asked:
 
 
 def gathered(ranks: Ranks, *arguments: Any) -> list[Any]:
-    """Of each pair whether all ranks are right, the calls and the bytes of the worst rank."""
-    # All pairs take minutes, and more where the machine is shared.
+    """Returns for each pair whether all ranks are correct, and the calls and bytes of the worst rank."""
+    # All pairs take minutes, and more on a shared machine.
     answers = ranks.run(moved, *arguments, seconds=3600)
     of_pairs = []
     for of_pair in zip(*answers, strict=True):
@@ -92,8 +92,11 @@ def test_all_pairs_uneven_and_strided(eight: Ranks, objective: str) -> None:
 
 
 def compared(title: str, asked: list[Any], ours: list[Any], theirs: list[Any], objective: str) -> None:
-    """All of ours are right. Where PyTorch's own way is right too, ours for the fewest bytes brings no more bytes, and takes no more calls where
-    bytes are equal; for the least time, which at these sizes is that of starting collectives, it takes no more calls."""
+    """Asserts that all plans are correct, and not worse than PyTorch's redistributions if those are correct.
+
+    For the fewest bytes, plans receive no more bytes, and at equal bytes take no more calls. For the least
+    time, which at these sizes is the time to start collectives, they take no more calls.
+    """
     assert all(ours_is[0] for ours_is in ours)
     both = [(pair, mine, other) for pair, mine, other in zip(asked, ours, theirs, strict=True) if other is not None and other[0]]
     total = [sum(line[at][k] for line in both) for at in (2, 1) for k in (1, 2)]

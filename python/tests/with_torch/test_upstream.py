@@ -1,4 +1,4 @@
-"""What runs PyTorch's own tests both ways finds what differs, in every process, and compares it with the list."""
+"""The script that runs PyTorch's own tests twice finds differences in every process and checks the list."""
 
 import pathlib
 import subprocess

@@ -1,4 +1,4 @@
-"""What `CommDebugMode` counts equals whatever it is compared with, so that a test whose counts differ goes on to its values."""
+"""Makes `CommDebugMode`'s counts equal to any number, so that tests with other counts check their values."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from torch.distributed.tensor.debug import CommDebugMode
 
 
 class Count(int):
-    """A number of calls that is as expected."""
+    """A number of calls that is equal to any number."""
 
     def _always(self, _: object) -> bool:
         return True
@@ -20,7 +20,7 @@ class Count(int):
 
 
 class Counts(dict[Any, int]):
-    """Numbers of calls by function, all as expected."""
+    """Numbers of calls by function, each equal to any number."""
 
     def __getitem__(self, name: Any) -> Count:
         return self.get(name)
@@ -36,7 +36,7 @@ class Counts(dict[Any, int]):
 
 
 def enable() -> None:
-    """From here on, in this process."""
+    """Switches the counts for the rest of this process."""
     total, each, leave = CommDebugMode.get_total_counts, CommDebugMode.get_comm_counts, CommDebugMode.__exit__
 
     def left(self: CommDebugMode, *raised: Any) -> Any:

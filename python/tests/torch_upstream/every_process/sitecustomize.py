@@ -1,10 +1,13 @@
-"""Switches DTensor over in every process of a test run, those that tests start themselves among them: Python imports this at its start
-where this folder is on `PYTHONPATH`. With `RESHARD_TORCH_COUNTS=any` every count of calls that a test expects is right."""
+"""Enables `planned()` in every process of a test run, including those that tests start themselves.
+
+Python imports this at its start if this folder is on `PYTHONPATH`. With `RESHARD_TORCH_COUNTS=any` every
+count of calls that a test expects is right.
+"""
 
 import os
 import sys
 
-# Multiprocessing's own helpers have nothing to do with tensors.
+# Multiprocessing's helper processes do not use tensors.
 if not any("resource_tracker" in argument for argument in sys.orig_argv):
     from reshard.torch import planned
 

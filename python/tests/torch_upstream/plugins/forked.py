@@ -1,5 +1,7 @@
-"""A plugin of pytest: processes of PyTorch's tests are forked and not spawned, so that each does not import PyTorch again, which
-takes most of the time. What tests do in them is the same."""
+"""A plugin of pytest that forks the processes of PyTorch's tests instead of spawning them.
+
+A spawned process would import PyTorch again, which takes most of the time. The tests in them do not change.
+"""
 
 import torch.multiprocessing
 from torch.testing._internal.common_distributed import MultiProcessTestCase

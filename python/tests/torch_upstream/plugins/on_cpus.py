@@ -1,5 +1,7 @@
-"""A plugin of pytest: tests that PyTorch runs on GPUs only are run here too, where there is none, on CPUs. Many fail so as they are; those that pass
-are worth looking at."""
+"""A plugin of pytest that runs PyTorch's GPU-only tests on CPUs.
+
+Many of them fail even without `planned()`; those that pass are useful.
+"""
 
 from collections.abc import Callable
 from typing import Any
