@@ -16,12 +16,12 @@ enum { RANKS = 8, ROWS = 48, COLUMNS = 40 };
 static int pipes[RANKS][RANKS][2];
 
 static void check(reshard_status status) {
-    char sentence[1000];
+    char message[1000];
     if (status == RESHARD_STATUS_OK) {
         return;
     }
-    reshard_last_error(sentence, sizeof sentence);
-    fprintf(stderr, "%s\n", sentence);
+    reshard_last_error(message, sizeof message);
+    fprintf(stderr, "%s\n", message);
     exit(1);
 }
 
@@ -166,7 +166,7 @@ static size_t run(size_t rank, const char *from_text, const char *to_text) {
     check(reshard_sharding_free(to));
     check(reshard_mesh_free(mesh));
     if (reshard_handles() != 0) {
-        fprintf(stderr, "rank %zu has freed all handles but %zu\n", rank, reshard_handles());
+        fprintf(stderr, "rank %zu did not free %zu handles\n", rank, reshard_handles());
         exit(1);
     }
     return wrong;
@@ -177,7 +177,7 @@ int main(int argc, char **argv) {
     size_t rank, peer;
     int failed = 0;
     if (reshard_abi() != RESHARD_ABI) {
-        fprintf(stderr, "the library has another header\n");
+        fprintf(stderr, "the library was built with another version of reshard.h\n");
         return 1;
     }
     for (rank = 0; rank < RANKS; rank++) {
@@ -212,6 +212,6 @@ int main(int argc, char **argv) {
         fprintf(stderr, "%d processes failed\n", failed);
         return 1;
     }
-    printf("%s -> %s: every element of %d processes is where it should be\n", from, to, RANKS);
+    printf("%s -> %s: every element of %d processes is correct\n", from, to, RANKS);
     return 0;
 }

@@ -25,9 +25,9 @@ constexpr std::size_t ranks = 4, rows = 24, columns = 10, most = 4096;
 
 void check(reshard_status status) {
     if (status != RESHARD_STATUS_OK) {
-        std::string sentence(reshard_last_error(nullptr, 0) + 1, '\0');
-        reshard_last_error(&sentence[0], sentence.size());
-        throw std::runtime_error(sentence.c_str());
+        std::string message(reshard_last_error(nullptr, 0) + 1, '\0');
+        reshard_last_error(&message[0], message.size());
+        throw std::runtime_error(message.c_str());
     }
 }
 
@@ -40,7 +40,7 @@ using Handle = std::unique_ptr<T, Free<T, end>>;
 using Mesh = Handle<reshard_mesh, reshard_mesh_free>;
 using Sharding = Handle<reshard_sharding, reshard_sharding_free>;
 using Plan = Handle<reshard_plan, reshard_plan_free>;
-using Offers = Handle<reshard_offers, reshard_offers_free>;
+using Groups = Handle<reshard_groups, reshard_groups_free>;
 using Calls = Handle<reshard_calls, reshard_calls_free>;
 
 // What processes share: a buffer each, where in it what goes to whom begins, and a barrier.
@@ -145,11 +145,11 @@ void run(Shared &shared, std::size_t rank) {
     // The groups of both axes.
     const std::size_t members[4][2] = {{0, 2}, {1, 3}, {0, 1}, {2, 3}};
     const reshard_group groups[4] = {{"dp", members[0], 2}, {"dp", members[1], 2}, {"tp", members[2], 2}, {"tp", members[3], 2}};
-    reshard_offers *offered = nullptr;
-    check(reshard_offers_new(groups, 4, &offered));
-    const Offers offers(offered);
+    reshard_groups *given = nullptr;
+    check(reshard_groups_new(groups, 4, &given));
+    const Groups all_groups(given);
     reshard_calls *made = nullptr;
-    check(reshard_calls_new(plan.get(), rank, nullptr, offers.get(), &made));
+    check(reshard_calls_new(plan.get(), rank, nullptr, all_groups.get(), &made));
     const Calls calls(made);
 
     // Each of the two terms of an element is half of its number, but for the rank's own part.
@@ -198,7 +198,7 @@ void run(Shared &shared, std::size_t rank) {
 
 int main() {
     if (reshard_abi() != RESHARD_ABI) {
-        std::fprintf(stderr, "the library has another header\n");
+        std::fprintf(stderr, "the library was built with another version of reshard.h\n");
         return 1;
     }
     void *memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -233,6 +233,6 @@ int main() {
             }
         }
     }
-    std::printf(failed ? "some process failed\n" : "every element is the sum of its terms\n");
+    std::printf(failed ? "some process failed\n" : "every element is the sum of its partial values\n");
     return failed ? 1 : 0;
 }

@@ -1,16 +1,22 @@
 /* reshard for C and C++: layouts, meshes, shardings, types, plans, a rank's calls of them, checkpoints.
  *
- * A handle is a number in the dress of a pointer, and points nowhere. It is immutable, may be used on any thread, and is freed by its _free.
- * What is freed, of another kind, or never was a handle is answered with RESHARD_STATUS_NOT_A_HANDLE.
+ * Handles: a handle is a number typed as a pointer, and does not point to memory. It is immutable, may be used on any
+ * thread, and is freed by its _free function. A handle that was freed, is of another kind, or never was one gives
+ * RESHARD_STATUS_NOT_A_HANDLE.
  *
- * Texts end with a 0 and are UTF-8. A text or a list is answered into a place that the caller lends, with its room, and its length is
- * written to another: with a room of 0 the length alone. Lists of no entries may be null. A struct that begins with its size gets it from the
- * caller, its sizeof, and may grow; other structs stay as they are for one RESHARD_ABI. What structs point to belongs to the handle that they
- * come from. All else that is lent is read or written during the
- * call alone, and must be there, as large as is said.
+ * Texts and lists: texts are UTF-8 and end with a 0. A text or a list is returned in a buffer of the caller, with its
+ * capacity; its length is written to another pointer. With a capacity of 0 only the length is written. Empty lists may
+ * be null.
  *
- * Where a function answers anything but RESHARD_STATUS_OK, nothing that it may have written is an answer, but for lengths, and
- * reshard_last_error has a sentence for this thread. */
+ * Structs: where a struct begins with its size, the caller sets it to its sizeof, and the struct may grow in later
+ * versions; other structs do not change within one RESHARD_ABI. The data that structs point to belongs to the handle
+ * that they come from.
+ *
+ * All other memory that is passed is read or written during the call only; it must be valid, and as large as the
+ * arguments declare.
+ *
+ * Errors: if a function returns anything but RESHARD_STATUS_OK, its outputs are undefined, except for lengths.
+ * reshard_last_error then has a message for this thread. */
 
 #ifndef RESHARD_H
 #define RESHARD_H
@@ -19,12 +25,12 @@
 #include <stdint.h>
 
 /*
- The version of this header: structs grow and functions are added without a change of it.
+ The version of this header; it stays when structs grow or functions are added.
  */
 #define RESHARD_ABI 1
 
 /*
- What a function answers. Of any but `RESHARD_STATUS_OK`, `reshard_last_error` says why.
+ The status that a function returns; `reshard_last_error` describes every one but `RESHARD_STATUS_OK`.
  */
 enum reshard_status
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -36,23 +42,23 @@ enum reshard_status
    */
   RESHARD_STATUS_OK = 0,
   /*
-   The library refuses the values; nothing was done.
+   The library rejected the arguments; nothing was done.
    */
   RESHARD_STATUS_REFUSED = 1,
   /*
-   A pointer is null that must not be.
+   A pointer that must not be null is null.
    */
   RESHARD_STATUS_NULL_POINTER = 2,
   /*
-   An index is past the end, or what is asked for does not fit the place lent for it.
+   An index is out of range, or the result does not fit in the caller's buffer.
    */
   RESHARD_STATUS_OUT_OF_RANGE = 3,
   /*
-   The library failed in itself: a bug of it.
+   The library panicked: a bug in it.
    */
   RESHARD_STATUS_PANICKED = 4,
   /*
-   A handle is freed, of another kind, or never was one.
+   A handle was freed, is of another kind, or never was one.
    */
   RESHARD_STATUS_NOT_A_HANDLE = 5,
 };
@@ -65,7 +71,7 @@ typedef uint32_t reshard_status;
 #endif // __cplusplus
 
 /*
- What is called.
+ The kind of call.
  */
 enum reshard_call
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -73,19 +79,19 @@ enum reshard_call
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
   /*
-   Nothing: what was packed is unpacked.
+   No communication: the packed elements are unpacked.
    */
   RESHARD_CALL_LOCAL = 0,
   /*
-   Everybody's packed elements one behind the other, in the order of the group.
+   The packed elements of all ranks, concatenated in the order of the group.
    */
   RESHARD_CALL_ALL_GATHER = 1,
   /*
-   The reduction of everybody's block for this rank.
+   The reduction of this rank's block over all ranks of the group.
    */
   RESHARD_CALL_REDUCE_SCATTER = 2,
   /*
-   The reduction of everybody's packed elements.
+   The reduction of the packed elements of all ranks of the group.
    */
   RESHARD_CALL_ALL_REDUCE = 3,
   /*
@@ -106,7 +112,7 @@ typedef uint32_t reshard_call;
 #endif // __cplusplus
 
 /*
- The calls by which one rank carries out a plan.
+ The calls with which one rank executes a plan.
  */
 typedef struct reshard_calls reshard_calls;
 
@@ -116,7 +122,12 @@ typedef struct reshard_calls reshard_calls;
 typedef struct reshard_checkpoint reshard_checkpoint;
 
 /*
- Where is an element: a function from an index to an offset.
+ Framework groups: the process groups that exist.
+ */
+typedef struct reshard_groups reshard_groups;
+
+/*
+ A layout: a function from an index to an offset.
  */
 typedef struct reshard_layout reshard_layout;
 
@@ -126,14 +137,9 @@ typedef struct reshard_layout reshard_layout;
 typedef struct reshard_mesh reshard_mesh;
 
 /*
- What one rank sends and receives, phase after phase.
+ The messages that one rank sends and receives, phase by phase.
  */
 typedef struct reshard_messages reshard_messages;
-
-/*
- The groups that exist.
- */
-typedef struct reshard_offers reshard_offers;
 
 /*
  The steps from one sharding to another.
@@ -141,26 +147,26 @@ typedef struct reshard_offers reshard_offers;
 typedef struct reshard_plan reshard_plan;
 
 /*
- Makes plans for one network and one objective, and keeps those that it made.
+ A planner for one network and one objective, with a cache of its plans.
  */
 typedef struct reshard_planner reshard_planner;
 
 /*
- Who holds which elements of a tensor.
+ The elements of a tensor that each rank holds.
  */
 typedef struct reshard_sharding reshard_sharding;
 
 /*
- Who holds a value, and who holds its gradient.
+ The sharding of a value and that of its gradient.
  */
-typedef struct reshard_type reshard_type;
+typedef struct reshard_sharding_type reshard_sharding_type;
 
 /*
- A group that exists: its name, and its ranks in the order that its owner has.
+ An existing process group: its name, and its ranks in the order of their group ranks.
  */
 typedef struct reshard_group {
   /*
-   What it is called.
+   The name of the group.
    */
   const char *name;
   /*
@@ -168,13 +174,13 @@ typedef struct reshard_group {
    */
   const size_t *members;
   /*
-   How many.
+   The number of ranks in `members`.
    */
   size_t member_count;
 } reshard_group;
 
 /*
- How many elements go to a rank, or come from it.
+ The number of elements sent to one rank or received from it.
  */
 typedef struct reshard_part {
   /*
@@ -192,11 +198,11 @@ typedef struct reshard_part {
  */
 typedef struct reshard_loop {
   /*
-   How often it goes.
+   The number of iterations.
    */
   size_t extent;
   /*
-   Elements apart.
+   The distance between consecutive elements, in elements.
    */
   int64_t stride;
 } reshard_loop;
@@ -210,7 +216,7 @@ typedef struct reshard_view {
    */
   size_t offset;
   /*
-   How many elements.
+   The number of elements.
    */
   size_t elements;
   /*
@@ -218,35 +224,35 @@ typedef struct reshard_view {
    */
   const struct reshard_loop *loops;
   /*
-   How many.
+   The number of entries in `loops`.
    */
   size_t loop_count;
 } reshard_view;
 
 /*
- A received term.
+ One received operand of a reduction.
  */
 typedef struct reshard_term {
   /*
-   Where it begins in what was received.
+   The index of its first element in the received elements.
    */
   size_t start;
   /*
-   The first of the views of `unpack` where it lands.
+   The index of the first view in `unpack` that it is written to.
    */
   size_t first_view;
   /*
-   How many.
+   The number of views that it is written to.
    */
   size_t view_count;
 } reshard_term;
 
 /*
- What a rank does at one place of a plan: it packs, calls, and unpacks, from its buffer to a new one.
+ One call of a plan on a rank: it packs the rank's buffer, calls, and unpacks into a new buffer.
  */
 typedef struct reshard_op {
   /*
-   The `sizeof` of this struct, set by the caller; what was written afterwards.
+   The `sizeof` of this struct: set by the caller on input, the number of bytes written on return.
    */
   size_t size;
   /*
@@ -254,11 +260,11 @@ typedef struct reshard_op {
    */
   size_t step;
   /*
-   What is called.
+   The kind of call.
    */
   reshard_call call;
   /*
-   Whether the rank is only there because all of a group must be: nothing moves, and the buffer stays. 1 or 0.
+   1 if the rank takes part without data, because the call is collective, and keeps its buffer; else 0.
    */
   uint32_t attends;
   /*
@@ -270,55 +276,55 @@ typedef struct reshard_op {
    */
   const size_t *members;
   /*
-   How many.
+   The number of ranks in `members`.
    */
   size_t member_count;
   /*
-   How the call reduces, such as `sum`; null where it does not.
+   The reduction of the call, such as `sum`; null if it does not reduce.
    */
   const char *reduce;
   /*
-   Of an all-to-all and of messages what goes to whom, in the order of the packed elements.
+   The recipients of an all-to-all or of messages, in the order of the packed elements.
    */
   const struct reshard_part *sends;
   /*
-   How many.
+   The number of entries in `sends`.
    */
   size_t send_count;
   /*
-   And what comes from whom, in the order of the received elements.
+   The senders of an all-to-all or of messages, in the order of the received elements.
    */
   const struct reshard_part *receives;
   /*
-   How many.
+   The number of entries in `receives`.
    */
   size_t receive_count;
   /*
-   What is read of the source.
+   The views of the source buffer that are packed.
    */
   const struct reshard_view *pack;
   /*
-   How many views.
+   The number of entries in `pack`.
    */
   size_t pack_count;
   /*
-   What is written of the target.
+   The views of the target buffer that are written.
    */
   const struct reshard_view *unpack;
   /*
-   How many views.
+   The number of entries in `unpack`.
    */
   size_t unpack_count;
   /*
-   How terms that were received one by one combine; null where none were.
+   The op that combines the operands of `terms`; null if there are none.
    */
   const char *combine;
   /*
-   The terms in the order in which they combine.
+   The received operands, in the order in which they are combined.
    */
   const struct reshard_term *terms;
   /*
-   How many.
+   The number of entries in `terms`.
    */
   size_t term_count;
   /*
@@ -326,7 +332,7 @@ typedef struct reshard_op {
    */
   const char *fill;
   /*
-   What the target is divided by in the end; 1 for nothing.
+   The divisor of the target after the reduction; 1 for none.
    */
   size_t divisor;
   /*
@@ -348,11 +354,11 @@ typedef struct reshard_op {
 } reshard_op;
 
 /*
- What a header says of a tensor.
+ The metadata of a tensor in a checkpoint.
  */
 typedef struct reshard_tensor {
   /*
-   The `sizeof` of this struct, set by the caller; what was written afterwards.
+   The `sizeof` of this struct: set by the caller on input, the number of bytes written on return.
    */
   size_t size;
   /*
@@ -364,47 +370,47 @@ typedef struct reshard_tensor {
    */
   const char *dtype;
   /*
-   The shape of the whole.
+   The shape of the global tensor.
    */
   const size_t *shape;
   /*
-   How many dims.
+   The number of dims.
    */
   size_t dims;
   /*
-   The bytes of the whole.
+   The bytes of the global tensor.
    */
   uint64_t bytes;
 } reshard_tensor;
 
 /*
- An extent, and how far elements are apart in the sender's and in the receiver's buffer.
+ An extent, with the distances between elements in the sender's and in the receiver's buffer.
  */
 typedef struct reshard_mode {
   /*
-   How many.
+   The number of elements.
    */
   size_t extent;
   /*
-   Elements apart in the source.
+   The distance between consecutive elements in the sender's buffer, in elements.
    */
   int64_t source_stride;
   /*
-   Elements apart in the target.
+   The distance between consecutive elements in the receiver's buffer, in elements.
    */
   int64_t target_stride;
 } reshard_mode;
 
 /*
- Elements that move together: two offsets, and modes, the leftmost fastest; no modes are one element.
+ A strided block of elements: two offsets, and modes, the leftmost fastest; no modes are one element.
  */
 typedef struct reshard_block {
   /*
-   Where the first element lies in the sender's buffer.
+   The offset of the first element in the sender's buffer.
    */
   size_t source_offset;
   /*
-   Where it goes in the receiver's.
+   The offset of the first element in the receiver's buffer.
    */
   size_t target_offset;
   /*
@@ -412,13 +418,13 @@ typedef struct reshard_block {
    */
   const struct reshard_mode *modes;
   /*
-   How many modes.
+   The number of entries in `modes`.
    */
   size_t mode_count;
 } reshard_block;
 
 /*
- The blocks that go from one rank to another, in the same order on both.
+ The blocks that one rank sends to another, in the same order on both.
  */
 typedef struct reshard_message {
   /*
@@ -430,25 +436,25 @@ typedef struct reshard_message {
    */
   size_t elements;
   /*
-   What moves.
+   The blocks that are sent.
    */
   const struct reshard_block *blocks;
   /*
-   How many blocks.
+   The number of entries in `blocks`.
    */
   size_t block_count;
 } reshard_message;
 
 /*
- What one rank does in one phase of a step.
+ The transfers of one rank in one phase of a step.
  */
 typedef struct reshard_phase {
   /*
-   The `sizeof` of this struct, set by the caller; what was written afterwards.
+   The `sizeof` of this struct: set by the caller on input, the number of bytes written on return.
    */
   size_t size;
   /*
-   The index of its step.
+   The index of the plan's step.
    */
   size_t step;
   /*
@@ -456,7 +462,7 @@ typedef struct reshard_phase {
    */
   size_t source_len;
   /*
-   And after.
+   Elements of the buffer after.
    */
   size_t target_len;
   /*
@@ -464,35 +470,35 @@ typedef struct reshard_phase {
    */
   const char *fill;
   /*
-   How received messages combine, in the order listed; null where they do not.
+   The op that combines the received messages, in the order listed; null if they are not combined.
    */
   const char *reduce;
   /*
-   What the combination is divided by; 1 for nothing.
+   The divisor of the combined elements; 1 for none.
    */
   size_t divisor;
   /*
-   What lands here; a message from the rank itself is a local copy.
+   The messages received; one from the rank itself is a local copy.
    */
   const struct reshard_message *receives;
   /*
-   How many.
+   The number of entries in `receives`.
    */
   size_t receive_count;
   /*
-   What others take from here.
+   The messages sent.
    */
   const struct reshard_message *sends;
   /*
-   How many.
+   The number of entries in `sends`.
    */
   size_t send_count;
   /*
-   The ranks that take part together, ascending.
+   The ranks that take part in the phase, ascending.
    */
   const size_t *members;
   /*
-   How many.
+   The number of ranks in `members`.
    */
   size_t member_count;
 } reshard_phase;
@@ -502,7 +508,7 @@ typedef struct reshard_phase {
  */
 typedef struct reshard_step {
   /*
-   The `sizeof` of this struct, set by the caller; what was written afterwards.
+   The `sizeof` of this struct: set by the caller on input, the number of bytes written on return.
    */
   size_t size;
   /*
@@ -510,15 +516,15 @@ typedef struct reshard_step {
    */
   const char *op;
   /*
-   Bytes that the rank which receives the most receives.
+   The most bytes that any rank receives.
    */
   uint64_t received_bytes;
   /*
-   Bytes that the rank which sends the most sends.
+   The most bytes that any rank sends.
    */
   uint64_t sent_bytes;
   /*
-   Bytes that the rank which holds the most holds.
+   The most bytes that any rank holds.
    */
   uint64_t peak_bytes;
   /*
@@ -526,13 +532,13 @@ typedef struct reshard_step {
    */
   double cost_us;
   /*
-   Whether ranks talk to each other in it: 1 or 0.
+   1 if ranks communicate in the step, else 0.
    */
   uint8_t communicates;
 } reshard_step;
 
 /*
- How plans are asked for. Zeros and nulls are what is usual.
+ The options of a planner; zero or null selects the default.
  */
 typedef struct reshard_options {
   /*
@@ -548,33 +554,33 @@ typedef struct reshard_options {
    */
   const char *objective;
   /*
-   What no rank may exceed; 0 for no limit.
+   The limit of the bytes that any rank holds at one time; 0 for none.
    */
   uint64_t max_peak_bytes;
   /*
-   The units of work that a search may take; 0 for what is usual.
+   The limit of the search, in units of work; 0 for the default.
    */
   uint64_t budget;
   /*
-   Whether all reductions are in one order.
+   1 to do all reductions in one fixed order, else 0.
    */
   uint8_t deterministic;
   /*
-   Whether a framework reduces, which knows more element types than the library.
+   1 if a framework does the reductions, which supports more element types than the library; else 0.
    */
   uint8_t framework_arithmetic;
 } reshard_options;
 
 /*
- Indices one behind the other.
+ A range of consecutive indices.
  */
 typedef struct reshard_interval {
   /*
-   The first.
+   The first index.
    */
   size_t start;
   /*
-   How many.
+   The number of indices.
    */
   size_t length;
 } reshard_interval;
@@ -584,47 +590,50 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- The groups that exist, the same list on all ranks.
+ Makes a list of the process groups that exist; it must be the same on all ranks.
  */
-reshard_status reshard_offers_new(const struct reshard_group *groups, size_t count, struct reshard_offers **out);
+reshard_status reshard_groups_new(const struct reshard_group *groups, size_t count, struct reshard_groups **out);
 
 /*
- Frees offers; calls on them stay; null is nothing.
+ Frees framework groups; calls that use them stay valid. Null is ignored.
  */
-reshard_status reshard_offers_free(struct reshard_offers *offers);
+reshard_status reshard_groups_free(struct reshard_groups *groups);
 
 /*
- The plan as one rank's calls. `dtype` may be null, for the plan's; `offers` too, for messages alone.
+ Converts a plan to the calls of one rank.
+
+ `dtype` may be null, for the plan's own; `groups` may be null if the calls are messages only.
  */
 reshard_status reshard_calls_new(const struct reshard_plan *plan,
                                  size_t rank,
                                  const char *dtype,
-                                 const struct reshard_offers *offers,
+                                 const struct reshard_groups *groups,
                                  struct reshard_calls **out);
 
 /*
- Frees calls, and what their ops point to; null is nothing.
+ Frees calls, and the data that their ops point to; null is ignored.
  */
 reshard_status reshard_calls_free(struct reshard_calls *calls);
 
 /*
- A line for each call, for people.
+ Prints the calls, one a line.
  */
 reshard_status reshard_calls_text(const struct reshard_calls *calls, char *buffer, size_t size, size_t *length);
 
 /*
- How many calls there are; none if the target is the source.
+ The number of calls; 0 if the target equals the source.
  */
 reshard_status reshard_calls_count(const struct reshard_calls *calls, size_t *out);
 
 /*
- A call. What it points to is there until the calls are freed.
+ One call; the data that it points to is valid until the calls are freed.
  */
 reshard_status reshard_calls_op(const struct reshard_calls *calls, size_t index, struct reshard_op *out);
 
 /*
- Packs: the elements of the views of `pack`, one behind the other. The buffers have the bytes of `source_len` and `packed_len` elements,
- and share none.
+ Packs the elements of the views of `pack` contiguously.
+
+ The buffers have the bytes of `source_len` and `packed_len` elements, and do not overlap.
  */
 reshard_status reshard_calls_pack(const struct reshard_calls *calls,
                                   size_t index,
@@ -634,8 +643,10 @@ reshard_status reshard_calls_pack(const struct reshard_calls *calls,
                                   size_t packed_bytes);
 
 /*
- Makes of what a call brought the buffer after it: fills, unpacks, combines terms, divides. The buffers have the bytes of
- `received_len` and `target_len` elements, and share none. Where the rank only attends nothing happens.
+ Makes the target buffer from the received elements: fills, unpacks, combines and divides.
+
+ The buffers have the bytes of `received_len` and `target_len` elements, and do not overlap. On a rank
+ whose call has `attends` set it does nothing.
  */
 reshard_status reshard_calls_unpack(const struct reshard_calls *calls,
                                     size_t index,
@@ -645,53 +656,58 @@ reshard_status reshard_calls_unpack(const struct reshard_calls *calls,
                                     size_t target_bytes);
 
 /*
- The version of the header that the library was built with, `RESHARD_ABI` of it: of another one nothing here may be called.
+ The `RESHARD_ABI` of the header that the library was built with; with another header call nothing else.
  */
 uint32_t reshard_abi(void);
 
 /*
- The sentence of the last function of this thread that failed, empty if none has. Writes at most `size` bytes of it to `buffer`, the
- last of them 0, and returns its length without that 0. `buffer` may be null if `size` is 0.
+ The message of the last error of this thread, empty if there was none.
+
+ Writes at most `size` bytes of it to `buffer`, the last of them 0, and returns its length without that 0.
+ `buffer` may be null if `size` is 0.
  */
-size_t reshard_last_error(char *buffer,
-                          size_t size);
+size_t reshard_last_error(char *buffer, size_t size);
 
 /*
- The stable word for it, such as `parse`, in the same way.
+ The kind of the last error of this thread, such as `parse`, written like `reshard_last_error`.
  */
 size_t reshard_last_error_kind(char *buffer, size_t size);
 
 /*
- The strategy of least cost for an op on a mesh, and what moves for it: a request and an answer in JSON, as a line of
- `reshard propagate --batch`, such as `{"mesh":"dp=2,tp=4","op":"mm","shapes":"64,32;32,16","in":"S(0),R;R,S(1)"}`.
+ The strategy of least cost for an op on a mesh, and the redistributions that it needs.
+
+ Request and answer are JSON, as in a line of `reshard propagate --batch`, such as
+ `{"mesh":"dp=2,tp=4","op":"mm","shapes":"64,32;32,16","in":"S(0),R;R,S(1)"}`.
  */
 reshard_status reshard_propagate_json(const char *request, char *buffer, size_t size, size_t *length);
 
 /*
- The tensors of a file or a folder, whatever wrote them; opening reads headers only.
+ The tensors of a file or a folder, in any supported format; opening reads headers only.
  */
 reshard_status reshard_checkpoint_open(const char *path, struct reshard_checkpoint **out);
 
 /*
- Frees a checkpoint, and what its tensors point to; null is nothing.
+ Frees a checkpoint, and the data that its tensors point to; null is ignored.
  */
 reshard_status reshard_checkpoint_free(struct reshard_checkpoint *checkpoint);
 
 /*
- How many tensors it has.
+ The number of tensors.
  */
 reshard_status reshard_checkpoint_tensors(const struct reshard_checkpoint *checkpoint, size_t *out);
 
 /*
- A tensor. What it points to is there until the checkpoint is freed.
+ One tensor; the data that it points to is valid until the checkpoint is freed.
  */
 reshard_status reshard_checkpoint_tensor(const struct reshard_checkpoint *checkpoint,
                                          size_t index,
                                          struct reshard_tensor *out);
 
 /*
- The bytes of a region of a tensor, row-major: `lengths` indices from `starts` on, along each of `dims` dims. No byte more is read.
- Where `capacity` is 0 only the length is written, and all the same is read.
+ The bytes of a region of a tensor, row-major; nothing else of the tensor is read.
+
+ The region has `lengths` indices from `starts` on, along each of `dims` dims. With a `capacity` of 0 only
+ the length is written, but the region is read all the same.
  */
 reshard_status reshard_checkpoint_read(const struct reshard_checkpoint *checkpoint,
                                        const char *name,
@@ -703,7 +719,7 @@ reshard_status reshard_checkpoint_read(const struct reshard_checkpoint *checkpoi
                                        size_t *length);
 
 /*
- The bytes of what a rank of a sharding holds of a tensor; no byte more is read.
+ The bytes of a rank's shard of a tensor; nothing else of the tensor is read.
  */
 reshard_status reshard_checkpoint_shard(const struct reshard_checkpoint *checkpoint,
                                         const char *name,
@@ -714,20 +730,19 @@ reshard_status reshard_checkpoint_shard(const struct reshard_checkpoint *checkpo
                                         size_t *length);
 
 /*
- How many handles there are that nobody has freed.
+ The number of handles that have not been freed.
  */
 size_t reshard_handles(void);
 
 /*
- What an expression of the layout algebra comes to, as text: `size((4,2):(1,4))` is `8`.
+ The value of an expression of the layout algebra as text: `size((4,2):(1,4))` is `8`.
  */
 reshard_status reshard_evaluate(const char *expression, char *buffer, size_t size, size_t *length);
 
 /*
- A layout, of its notation such as `(4,2):(1,4)`, or of an expression that comes to one, such as `coalesce((4,2):(1,4))`.
+ A layout from its notation, such as `(4,2):(1,4)`, or from an expression such as `coalesce((4,2):(1,4))`.
  */
-reshard_status reshard_layout_parse(const char *expression,
-                                    struct reshard_layout **out);
+reshard_status reshard_layout_parse(const char *expression, struct reshard_layout **out);
 
 /*
  A flat layout of `modes` extents and strides, the leftmost fastest.
@@ -738,17 +753,17 @@ reshard_status reshard_layout_new(const int64_t *extents,
                                   struct reshard_layout **out);
 
 /*
- Frees a layout; null is nothing.
+ Frees a layout; null is ignored.
  */
 reshard_status reshard_layout_free(struct reshard_layout *layout);
 
 /*
- Its notation.
+ The notation of the layout.
  */
 reshard_status reshard_layout_text(const struct reshard_layout *layout, char *buffer, size_t size, size_t *length);
 
 /*
- How many indices it has.
+ The number of indices.
  */
 reshard_status reshard_layout_size(const struct reshard_layout *layout, int64_t *out);
 
@@ -758,7 +773,7 @@ reshard_status reshard_layout_size(const struct reshard_layout *layout, int64_t 
 reshard_status reshard_layout_at(const struct reshard_layout *layout, int64_t index, int64_t *out);
 
 /*
- Its modes without their nesting, the leftmost fastest: extents and strides, `capacity` of each at most.
+ The extents and strides of the flattened modes, the leftmost fastest; at most `capacity` of each.
  */
 reshard_status reshard_layout_modes(const struct reshard_layout *layout,
                                     int64_t *extents,
@@ -767,17 +782,17 @@ reshard_status reshard_layout_modes(const struct reshard_layout *layout,
                                     size_t *count);
 
 /*
- A mesh, such as `dp=2,tp=4`.
+ A mesh from its notation, such as `dp=2,tp=4`.
  */
 reshard_status reshard_mesh_parse(const char *notation, struct reshard_mesh **out);
 
 /*
- Frees a mesh; shardings over it stay; null is nothing.
+ Frees a mesh; shardings over it stay valid. Null is ignored.
  */
 reshard_status reshard_mesh_free(struct reshard_mesh *mesh);
 
 /*
- Its notation.
+ The notation of the mesh.
  */
 reshard_status reshard_mesh_text(const struct reshard_mesh *mesh, char *buffer, size_t size, size_t *length);
 
@@ -829,27 +844,29 @@ reshard_status reshard_mesh_group(const struct reshard_mesh *mesh,
                                   size_t *count);
 
 /*
- What one rank sends and receives: for who has a transport of their own.
+ The messages that one rank sends and receives, for callers with their own transport.
  */
 reshard_status reshard_messages_new(const struct reshard_plan *plan, size_t rank, struct reshard_messages **out);
 
 /*
- Frees messages, and what their phases point to; null is nothing.
+ Frees messages, and the data that their phases point to; null is ignored.
  */
 reshard_status reshard_messages_free(struct reshard_messages *messages);
 
 /*
- How many phases there are.
+ The number of phases.
  */
 reshard_status reshard_messages_phases(const struct reshard_messages *messages, size_t *out);
 
 /*
- A phase. What it points to is there until the messages are freed.
+ One phase; the data that it points to is valid until the messages are freed.
  */
 reshard_status reshard_messages_phase(const struct reshard_messages *messages, size_t index, struct reshard_phase *out);
 
 /*
- The plan from one sharding to another of the same tensor, of elements of a type such as `f32`; `planner` may be null, for the usual one.
+ Plans the redistribution from one sharding to another of the same tensor.
+
+ `dtype` is the type of its elements, such as `f32`. `planner` may be null, for the default one.
  */
 reshard_status reshard_plan_new(const struct reshard_sharding *from,
                                 const struct reshard_sharding *to,
@@ -858,32 +875,32 @@ reshard_status reshard_plan_new(const struct reshard_sharding *from,
                                 struct reshard_plan **out);
 
 /*
- What `reshard_plan_json` wrote; the plan is made again.
+ Reads a plan from the JSON of `reshard_plan_json`, and plans it again.
  */
 reshard_status reshard_plan_from_json(const char *json, struct reshard_plan **out);
 
 /*
- Frees a plan; null is nothing.
+ Frees a plan; null is ignored.
  */
 reshard_status reshard_plan_free(struct reshard_plan *plan);
 
 /*
- Its steps, for people.
+ Prints the steps of the plan.
  */
 reshard_status reshard_plan_text(const struct reshard_plan *plan, char *buffer, size_t size, size_t *length);
 
 /*
- What was asked for, as JSON.
+ The request of the plan (shardings, dtype and options) as JSON.
  */
 reshard_status reshard_plan_json(const struct reshard_plan *plan, char *buffer, size_t size, size_t *length);
 
 /*
- How many steps it has; none if every rank already holds its target.
+ The number of steps; 0 if every rank already holds its target.
  */
 reshard_status reshard_plan_steps(const struct reshard_plan *plan, size_t *out);
 
 /*
- One of its steps.
+ One step of the plan.
  */
 reshard_status reshard_plan_step(const struct reshard_plan *plan, size_t index, struct reshard_step *out);
 
@@ -893,7 +910,7 @@ reshard_status reshard_plan_step(const struct reshard_plan *plan, size_t index, 
 reshard_status reshard_plan_received_bytes(const struct reshard_plan *plan, uint64_t *out);
 
 /*
- The most bytes that any rank holds at one moment.
+ The most bytes that any rank holds at one time.
  */
 reshard_status reshard_plan_peak_bytes(const struct reshard_plan *plan, uint64_t *out);
 
@@ -903,33 +920,35 @@ reshard_status reshard_plan_peak_bytes(const struct reshard_plan *plan, uint64_t
 reshard_status reshard_plan_cost_us(const struct reshard_plan *plan, double *out);
 
 /*
- Bytes that the worst rank cannot do without; `known` is 0, and the number too, where nothing simple is true.
+ A lower bound of the bytes that the worst rank must receive; if there is none, it and `known` are 0.
  */
 reshard_status reshard_plan_lower_bound_bytes(const struct reshard_plan *plan, uint64_t *out, uint8_t *known);
 
 /*
- All ranks that hold something before or after, ascending.
+ All ranks that hold elements before or after, ascending.
  */
 reshard_status reshard_plan_ranks(const struct reshard_plan *plan, size_t *values, size_t capacity, size_t *count);
 
 /*
- The plan between the duals, from the second's to the first's: what gradients do.
+ The transposed plan, between the cotangent shardings: from that of the target to that of the source.
  */
 reshard_status reshard_plan_transposed(const struct reshard_plan *plan, struct reshard_plan **out);
 
 /*
- A planner; without options, which may be null, the usual one.
+ Makes a planner; `options` may be null, for the default one.
  */
 reshard_status reshard_planner_new(const struct reshard_options *options, struct reshard_planner **out);
 
 /*
- Frees a planner; its plans stay; null is nothing.
+ Frees a planner; its plans stay valid. Null is ignored.
  */
 reshard_status reshard_planner_free(struct reshard_planner *planner);
 
 /*
- Who holds which elements of a tensor of `dims` sizes: placements such as `S(0),R`, one for each axis of the mesh, or any notation
- that the library reads.
+ Parses the sharding of a tensor of `dims` sizes.
+
+ The notation is placements such as `S(0),R`, one for each axis of the mesh, or any other that the library
+ reads.
  */
 reshard_status reshard_sharding_parse(const struct reshard_mesh *mesh,
                                       const size_t *shape,
@@ -938,17 +957,17 @@ reshard_status reshard_sharding_parse(const struct reshard_mesh *mesh,
                                       struct reshard_sharding **out);
 
 /*
- What `reshard_sharding_json` wrote.
+ Reads a sharding from the JSON of `reshard_sharding_json`.
  */
 reshard_status reshard_sharding_from_json(const char *json, struct reshard_sharding **out);
 
 /*
- Frees a sharding; null is nothing.
+ Frees a sharding; null is ignored.
  */
 reshard_status reshard_sharding_free(struct reshard_sharding *sharding);
 
 /*
- Its placements.
+ The placements of the sharding.
  */
 reshard_status reshard_sharding_text(const struct reshard_sharding *sharding,
                                      char *buffer,
@@ -964,12 +983,12 @@ reshard_status reshard_sharding_json(const struct reshard_sharding *sharding,
                                      size_t *length);
 
 /*
- Its mesh, a handle of its own.
+ The mesh of the sharding, as a new handle.
  */
 reshard_status reshard_sharding_mesh(const struct reshard_sharding *sharding, struct reshard_mesh **out);
 
 /*
- The shape of the whole tensor.
+ The shape of the global tensor.
  */
 reshard_status reshard_sharding_shape(const struct reshard_sharding *sharding,
                                       size_t *values,
@@ -977,7 +996,7 @@ reshard_status reshard_sharding_shape(const struct reshard_sharding *sharding,
                                       size_t *count);
 
 /*
- The shape of what a rank holds.
+ The shape of a rank's shard.
  */
 reshard_status reshard_sharding_local_shape(const struct reshard_sharding *sharding,
                                             size_t rank,
@@ -996,7 +1015,9 @@ reshard_status reshard_sharding_region(const struct reshard_sharding *sharding,
                                        size_t *count);
 
 /*
- The sharding of the tensor viewed in another shape, where no element has to move; refused as `needs_redistribute` where one has.
+ The sharding of the tensor viewed in another shape.
+
+ It is rejected as `needs_redistribute` if elements must be sent.
  */
 reshard_status reshard_sharding_view(const struct reshard_sharding *sharding,
                                      const size_t *shape,
@@ -1004,40 +1025,43 @@ reshard_status reshard_sharding_view(const struct reshard_sharding *sharding,
                                      struct reshard_sharding **out);
 
 /*
- Whether two are equal: 1 or 0.
+ 1 if two shardings are equal, else 0.
  */
 reshard_status reshard_sharding_equal(const struct reshard_sharding *one,
                                       const struct reshard_sharding *other,
                                       uint8_t *out);
 
 /*
- Who holds a value and who holds its gradient, such as `R|S(0),I`.
+ Parses a sharding type: the sharding of a value and that of its gradient, such as `R|S(0),I`.
  */
-reshard_status reshard_type_parse(const struct reshard_mesh *mesh,
-                                  const size_t *shape,
-                                  size_t dims,
-                                  const char *notation,
-                                  struct reshard_type **out);
+reshard_status reshard_sharding_type_parse(const struct reshard_mesh *mesh,
+                                           const size_t *shape,
+                                           size_t dims,
+                                           const char *notation,
+                                           struct reshard_sharding_type **out);
 
 /*
- Frees a type; null is nothing.
+ Frees a type; null is ignored.
  */
-reshard_status reshard_type_free(struct reshard_type *type_);
+reshard_status reshard_sharding_type_free(struct reshard_sharding_type *type_);
 
 /*
- Its notation.
+ The notation of the type.
  */
-reshard_status reshard_type_text(const struct reshard_type *type_, char *buffer, size_t size, size_t *length);
+reshard_status reshard_sharding_type_text(const struct reshard_sharding_type *type_,
+                                          char *buffer,
+                                          size_t size,
+                                          size_t *length);
 
 /*
- Who holds the value.
+ The sharding of the value.
  */
-reshard_status reshard_type_value(const struct reshard_type *type_, struct reshard_sharding **out);
+reshard_status reshard_sharding_type_value(const struct reshard_sharding_type *type_, struct reshard_sharding **out);
 
 /*
- Who holds the gradient; null where there is none.
+ The sharding of the gradient; null if there is none.
  */
-reshard_status reshard_type_gradient(const struct reshard_type *type_, struct reshard_sharding **out);
+reshard_status reshard_sharding_type_gradient(const struct reshard_sharding_type *type_, struct reshard_sharding **out);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -1,5 +1,5 @@
-//! A plan as one rank's calls of a framework, and the copies around them.
-#![allow(unsafe_code, reason = "functions that C calls, by names of their own")]
+//! A plan as one rank's framework calls, and the copies before and after them.
+#![allow(unsafe_code, reason = "functions that C calls, with unmangled names")]
 
 use std::ffi::c_char;
 
@@ -12,50 +12,50 @@ use crate::held::Held;
 use crate::memory::{bytes, bytes_mut, list, put, put_sized, put_text, text, text_if_any};
 use crate::plan::Plan;
 
-/// The groups that exist.
+/// Framework groups: the process groups that exist.
 #[derive(Debug)]
-pub struct Offers(calls::FrameworkGroups);
+pub struct Groups(calls::FrameworkGroups);
 
-/// The calls by which one rank carries out a plan.
+/// The calls with which one rank executes a plan.
 #[derive(Debug)]
 pub struct Calls {
     of_rank: RankCalls,
     ops: Vec<Op>,
-    /// What the structs point into, freed with them.
+    /// Owns the data that the structs point to; freed with them.
     _held: Held,
 }
 
-impl Handled for Offers {
-    const NAME: &'static str = "list of offers";
+impl Handled for Groups {
+    const NAME: &'static str = "list of groups";
 }
 
 impl Handled for Calls {
     const NAME: &'static str = "list of calls";
 }
 
-/// A group that exists: its name, and its ranks in the order that its owner has.
+/// An existing process group: its name, and its ranks in the order of their group ranks.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Group {
-    /// What it is called.
+    /// The name of the group.
     pub name: *const c_char,
     /// Its ranks.
     pub members: *const usize,
-    /// How many.
+    /// The number of ranks in `members`.
     pub member_count: usize,
 }
 
-/// What is called.
+/// The kind of call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Call {
-    /// Nothing: what was packed is unpacked.
+    /// No communication: the packed elements are unpacked.
     Local = 0,
-    /// Everybody's packed elements one behind the other, in the order of the group.
+    /// The packed elements of all ranks, concatenated in the order of the group.
     AllGather = 1,
-    /// The reduction of everybody's block for this rank.
+    /// The reduction of this rank's block over all ranks of the group.
     ReduceScatter = 2,
-    /// The reduction of everybody's packed elements.
+    /// The reduction of the packed elements of all ranks of the group.
     AllReduce = 3,
     /// A block to and from each rank of the group.
     AllToAll = 4,
@@ -63,7 +63,7 @@ pub enum Call {
     Messages = 5,
 }
 
-/// How many elements go to a rank, or come from it.
+/// The number of elements sent to one rank or received from it.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Part {
@@ -77,9 +77,9 @@ pub struct Part {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Loop {
-    /// How often it goes.
+    /// The number of iterations.
     pub extent: usize,
-    /// Elements apart.
+    /// The distance between consecutive elements, in elements.
     pub stride: i64,
 }
 
@@ -89,71 +89,71 @@ pub struct Loop {
 pub struct View {
     /// The first element.
     pub offset: usize,
-    /// How many elements.
+    /// The number of elements.
     pub elements: usize,
     /// The loops.
     pub loops: *const Loop,
-    /// How many.
+    /// The number of entries in `loops`.
     pub loop_count: usize,
 }
 
-/// A received term.
+/// One received operand of a reduction.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Term {
-    /// Where it begins in what was received.
+    /// The index of its first element in the received elements.
     pub start: usize,
-    /// The first of the views of `unpack` where it lands.
+    /// The index of the first view in `unpack` that it is written to.
     pub first_view: usize,
-    /// How many.
+    /// The number of views that it is written to.
     pub view_count: usize,
 }
 
-/// What a rank does at one place of a plan: it packs, calls, and unpacks, from its buffer to a new one.
+/// One call of a plan on a rank: it packs the rank's buffer, calls, and unpacks into a new buffer.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Op {
-    /// The `sizeof` of this struct, set by the caller; what was written afterwards.
+    /// The `sizeof` of this struct: set by the caller on input, the number of bytes written on return.
     pub size: usize,
     /// The index of the plan's step.
     pub step: usize,
-    /// What is called.
+    /// The kind of call.
     pub call: Call,
-    /// Whether the rank is only there because all of a group must be: nothing moves, and the buffer stays. 1 or 0.
+    /// 1 if the rank takes part without data, because the call is collective, and keeps its buffer; else 0.
     pub attends: u32,
     /// The name of the group; null for a call of none.
     pub group: *const c_char,
     /// The ranks of the group in its order.
     pub members: *const usize,
-    /// How many.
+    /// The number of ranks in `members`.
     pub member_count: usize,
-    /// How the call reduces, such as `sum`; null where it does not.
+    /// The reduction of the call, such as `sum`; null if it does not reduce.
     pub reduce: *const c_char,
-    /// Of an all-to-all and of messages what goes to whom, in the order of the packed elements.
+    /// The recipients of an all-to-all or of messages, in the order of the packed elements.
     pub sends: *const Part,
-    /// How many.
+    /// The number of entries in `sends`.
     pub send_count: usize,
-    /// And what comes from whom, in the order of the received elements.
+    /// The senders of an all-to-all or of messages, in the order of the received elements.
     pub receives: *const Part,
-    /// How many.
+    /// The number of entries in `receives`.
     pub receive_count: usize,
-    /// What is read of the source.
+    /// The views of the source buffer that are packed.
     pub pack: *const View,
-    /// How many views.
+    /// The number of entries in `pack`.
     pub pack_count: usize,
-    /// What is written of the target.
+    /// The views of the target buffer that are written.
     pub unpack: *const View,
-    /// How many views.
+    /// The number of entries in `unpack`.
     pub unpack_count: usize,
-    /// How terms that were received one by one combine; null where none were.
+    /// The op that combines the operands of `terms`; null if there are none.
     pub combine: *const c_char,
-    /// The terms in the order in which they combine.
+    /// The received operands, in the order in which they are combined.
     pub terms: *const Term,
-    /// How many.
+    /// The number of entries in `terms`.
     pub term_count: usize,
     /// The op with whose identity the target is filled first; null for none.
     pub fill: *const c_char,
-    /// What the target is divided by in the end; 1 for nothing.
+    /// The divisor of the target after the reduction; 1 for none.
     pub divisor: usize,
     /// Elements of the buffer before.
     pub source_len: usize,
@@ -165,7 +165,7 @@ pub struct Op {
     pub received_len: usize,
 }
 
-// SAFETY: the pointers in these structs lead to what the same value holds beside them, which nobody changes.
+// SAFETY: the pointers in these structs point to data that the same value owns and never changes.
 unsafe impl Send for Calls {}
 // SAFETY: as above; all that is shared is read.
 unsafe impl Sync for Calls {}
@@ -180,7 +180,7 @@ fn views(all: &[calls::View], held: &mut Held) -> *const View {
     held.list(views)
 }
 
-/// A call as C has it.
+/// Converts a call to its C struct.
 fn op(call: &RankCall, held: &mut Held) -> Result<Op, Fault> {
     let (of_call, reduce, sends, receives): (Call, Option<CombineOp>, Vec<Part>, Vec<Part>) = match &call.call
     {
@@ -251,18 +251,18 @@ impl Calls {
     }
 }
 
-/// The groups that exist, the same list on all ranks.
+/// Makes a list of the process groups that exist; it must be the same on all ranks.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn reshard_offers_new(
+pub unsafe extern "C" fn reshard_groups_new(
     groups: *const Group,
     count: usize,
-    out: *mut *mut Offers,
+    out: *mut *mut Groups,
 ) -> Status {
-    body!(reshard_offers_new(out) {
+    body!(reshard_groups_new(out) {
         // SAFETY: as the caller promises.
         let groups = unsafe { list(groups, count, "groups") }?;
         let named = groups.iter().map(|group| {
@@ -271,29 +271,31 @@ pub unsafe extern "C" fn reshard_offers_new(
             // SAFETY: as the caller promises.
             Ok((unsafe { text(group.name, "name") }?, members))
         });
-        let offers = calls::FrameworkGroups::new(named.collect::<Result<Vec<_>, Fault>>()?)?;
+        let groups = calls::FrameworkGroups::new(named.collect::<Result<Vec<_>, Fault>>()?)?;
         // SAFETY: as the caller promises.
-        unsafe { handles::put(Offers(offers), out) }
+        unsafe { handles::put(Groups(groups), out) }
     })
 }
 
-/// Frees offers; calls on them stay; null is nothing.
+/// Frees framework groups; calls that use them stay valid. Null is ignored.
 #[unsafe(no_mangle)]
-pub extern "C" fn reshard_offers_free(offers: *mut Offers) -> Status {
-    body!(reshard_offers_free() { handles::free(offers) })
+pub extern "C" fn reshard_groups_free(groups: *mut Groups) -> Status {
+    body!(reshard_groups_free() { handles::free(groups) })
 }
 
-/// The plan as one rank's calls. `dtype` may be null, for the plan's; `offers` too, for messages alone.
+/// Converts a plan to the calls of one rank.
+///
+/// `dtype` may be null, for the plan's own; `groups` may be null if the calls are messages only.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_calls_new(
     plan: *const Plan,
     rank: usize,
     dtype: *const c_char,
-    offers: *const Offers,
+    groups: *const Groups,
     out: *mut *mut Calls,
 ) -> Status {
     body!(reshard_calls_new(plan, out) {
@@ -301,10 +303,10 @@ pub unsafe extern "C" fn reshard_calls_new(
         // SAFETY: as the caller promises.
         let dtype = unsafe { text_if_any(dtype, "dtype") }?;
         let dtype = dtype.map_or(Ok(plan.0.dtype()), str::parse::<DType>)?;
-        let made = if offers.is_null() {
+        let made = if groups.is_null() {
             RankCalls::new(&plan.0, rank, dtype, &calls::FrameworkGroups::none())
         } else {
-            RankCalls::new(&plan.0, rank, dtype, &handles::of(offers)?.0)
+            RankCalls::new(&plan.0, rank, dtype, &handles::of(groups)?.0)
         };
         let made = Calls::new(made?)?;
         // SAFETY: as the caller promises.
@@ -312,17 +314,17 @@ pub unsafe extern "C" fn reshard_calls_new(
     })
 }
 
-/// Frees calls, and what their ops point to; null is nothing.
+/// Frees calls, and the data that their ops point to; null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn reshard_calls_free(calls: *mut Calls) -> Status {
     body!(reshard_calls_free() { handles::free(calls) })
 }
 
-/// A line for each call, for people.
+/// Prints the calls, one a line.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_calls_text(
     calls: *const Calls,
@@ -337,11 +339,11 @@ pub unsafe extern "C" fn reshard_calls_text(
     })
 }
 
-/// How many calls there are; none if the target is the source.
+/// The number of calls; 0 if the target equals the source.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_calls_count(calls: *const Calls, out: *mut usize) -> Status {
     body!(reshard_calls_count(calls, out) {
@@ -351,11 +353,11 @@ pub unsafe extern "C" fn reshard_calls_count(calls: *const Calls, out: *mut usiz
     })
 }
 
-/// A call. What it points to is there until the calls are freed.
+/// One call; the data that it points to is valid until the calls are freed.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_calls_op(calls: *const Calls, index: usize, out: *mut Op) -> Status {
     body!(reshard_calls_op(calls, out) {
@@ -367,12 +369,13 @@ pub unsafe extern "C" fn reshard_calls_op(calls: *const Calls, index: usize, out
     })
 }
 
-/// Packs: the elements of the views of `pack`, one behind the other. The buffers have the bytes of `source_len` and `packed_len` elements,
-/// and share none.
+/// Packs the elements of the views of `pack` contiguously.
+///
+/// The buffers have the bytes of `source_len` and `packed_len` elements, and do not overlap.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_calls_pack(
     calls: *const Calls,
@@ -391,12 +394,14 @@ pub unsafe extern "C" fn reshard_calls_pack(
     })
 }
 
-/// Makes of what a call brought the buffer after it: fills, unpacks, combines terms, divides. The buffers have the bytes of
-/// `received_len` and `target_len` elements, and share none. Where the rank only attends nothing happens.
+/// Makes the target buffer from the received elements: fills, unpacks, combines and divides.
+///
+/// The buffers have the bytes of `received_len` and `target_len` elements, and do not overlap. On a rank
+/// whose call has `attends` set it does nothing.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_calls_unpack(
     calls: *const Calls,

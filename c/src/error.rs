@@ -1,5 +1,5 @@
-//! What a function answers, and what it says where it fails.
-#![allow(unsafe_code, reason = "functions that C calls, by names of their own")]
+//! Status codes, and the message of the last error.
+#![allow(unsafe_code, reason = "functions that C calls, with unmangled names")]
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -7,25 +7,25 @@ use std::ffi::c_char;
 
 use crate::memory;
 
-/// What a function answers. Of any but `RESHARD_STATUS_OK`, `reshard_last_error` says why.
+/// The status that a function returns; `reshard_last_error` describes every one but `RESHARD_STATUS_OK`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Status {
     /// Done.
     Ok = 0,
-    /// The library refuses the values; nothing was done.
+    /// The library rejected the arguments; nothing was done.
     Refused = 1,
-    /// A pointer is null that must not be.
+    /// A pointer that must not be null is null.
     NullPointer = 2,
-    /// An index is past the end, or what is asked for does not fit the place lent for it.
+    /// An index is out of range, or the result does not fit in the caller's buffer.
     OutOfRange = 3,
-    /// The library failed in itself: a bug of it.
+    /// The library panicked: a bug in it.
     Panicked = 4,
-    /// A handle is freed, of another kind, or never was one.
+    /// A handle was freed, is of another kind, or never was one.
     NotAHandle = 5,
 }
 
-/// Why a function fails.
+/// The reason for which a function fails.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) status: Status,
@@ -38,7 +38,7 @@ impl Fault {
         Fault { status, kind: kind.to_owned(), message: message.into() }
     }
 
-    /// What the library refuses.
+    /// Returns the fault of rejected arguments.
     pub(crate) fn refused(kind: &str, message: impl Into<String>) -> Fault {
         Fault::new(Status::Refused, kind, message)
     }
@@ -48,7 +48,7 @@ impl Fault {
         Fault::new(
             Status::OutOfRange,
             "index",
-            format!("there is no {what} {index}: there are {count}, from 0 on"),
+            format!("{what} {index} is out of range; there are {count}, counted from 0"),
         )
     }
 }
@@ -72,7 +72,7 @@ by_kind!(
     reshard_checkpoint::Error,
 );
 
-/// What the last function of this thread that failed said: the kind, and the sentence.
+/// The last error of this thread: its kind and its message.
 #[derive(Default)]
 struct Last {
     kind: String,
@@ -83,23 +83,23 @@ thread_local! {
     static LAST: RefCell<Last> = RefCell::default();
 }
 
-/// The status of an answer; keeps what is said where there is none.
+/// Converts a result to a status, and records the message of an error.
 pub(crate) fn told(name: &str, answer: Result<(), Fault>) -> Status {
     let Err(fault) = answer else { return Status::Ok };
     let last = Last { kind: fault.kind, message: format!("{name}: {}", fault.message) };
-    // Of a thread that is ending nobody asks.
+    // A thread that is exiting has no thread-local storage left, and nothing there reads the error.
     let _ended = LAST.try_with(|kept| *kept.borrow_mut() = last);
     fault.status
 }
 
-/// What a panic says.
+/// Returns the fault of a panic, with its message.
 pub(crate) fn panicked(said: &(dyn Any + Send)) -> Fault {
     let text = said.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| said.downcast_ref::<String>().cloned()).unwrap_or_default();
-    Fault::new(Status::Panicked, "internal", format!("this is a bug of the library: {text}"))
+    Fault::new(Status::Panicked, "internal", format!("internal error, a bug of the library: {text}"))
 }
 
-/// The body of a function: pointers that must not be null, then what it does, which may fail or panic.
+/// The body of an exported function: null checks of pointers, then the block, with errors and panics caught.
 macro_rules! body {
     ($name:ident($($pointer:ident),* $(,)?) $does:block) => {{
         let run = || -> Result<(), $crate::error::Fault> {
@@ -115,17 +115,19 @@ macro_rules! body {
 }
 pub(crate) use body;
 
-/// The version of this header: structs grow and functions are added without a change of it.
+/// The version of this header; it stays when structs grow or functions are added.
 pub const RESHARD_ABI: u32 = 1;
 
-/// The version of the header that the library was built with, `RESHARD_ABI` of it: of another one nothing here may be called.
+/// The `RESHARD_ABI` of the header that the library was built with; with another header call nothing else.
 #[unsafe(no_mangle)]
 pub extern "C" fn reshard_abi() -> u32 {
     RESHARD_ABI
 }
 
-/// The sentence of the last function of this thread that failed, empty if none has. Writes at most `size` bytes of it to `buffer`, the
-/// last of them 0, and returns its length without that 0. `buffer` may be null if `size` is 0.
+/// The message of the last error of this thread, empty if there was none.
+///
+/// Writes at most `size` bytes of it to `buffer`, the last of them 0, and returns its length without that 0.
+/// `buffer` may be null if `size` is 0.
 ///
 /// # Safety
 ///
@@ -139,7 +141,7 @@ pub unsafe extern "C" fn reshard_last_error(buffer: *mut c_char, size: usize) ->
     .unwrap_or(0)
 }
 
-/// The stable word for it, such as `parse`, in the same way.
+/// The kind of the last error of this thread, such as `parse`, written like `reshard_last_error`.
 ///
 /// # Safety
 ///

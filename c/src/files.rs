@@ -1,5 +1,5 @@
 //! Propagation as JSON, and regions of checkpoints.
-#![allow(unsafe_code, reason = "functions that C calls, by names of their own")]
+#![allow(unsafe_code, reason = "functions that C calls, with unmangled names")]
 
 use std::ffi::c_char;
 use std::fmt;
@@ -18,11 +18,11 @@ use crate::sharding::Sharding;
 pub struct Checkpoint {
     opened: reshard_checkpoint::Checkpoint,
     tensors: Vec<Tensor>,
-    /// What the structs point into, freed with them.
+    /// Owns the data that the structs point to; freed with them.
     _held: Held,
 }
 
-// SAFETY: the pointers in these structs lead to what the same value holds beside them, which nobody changes.
+// SAFETY: the pointers in these structs point to data that the same value owns and never changes.
 unsafe impl Send for Checkpoint {}
 // SAFETY: as above; all that is shared is read.
 unsafe impl Sync for Checkpoint {}
@@ -37,21 +37,21 @@ impl Handled for Checkpoint {
     const NAME: &'static str = "checkpoint";
 }
 
-/// What a header says of a tensor.
+/// The metadata of a tensor in a checkpoint.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Tensor {
-    /// The `sizeof` of this struct, set by the caller; what was written afterwards.
+    /// The `sizeof` of this struct: set by the caller on input, the number of bytes written on return.
     pub size: usize,
     /// Its name.
     pub name: *const c_char,
     /// The type of its elements, such as `f32`.
     pub dtype: *const c_char,
-    /// The shape of the whole.
+    /// The shape of the global tensor.
     pub shape: *const usize,
-    /// How many dims.
+    /// The number of dims.
     pub dims: usize,
-    /// The bytes of the whole.
+    /// The bytes of the global tensor.
     pub bytes: u64,
 }
 
@@ -74,10 +74,10 @@ impl Checkpoint {
     }
 }
 
-/// The strategy of least cost for an op, as the command line answers a line of `reshard propagate --batch`.
+/// Propagates one request to the strategy of least cost, like a line of `reshard propagate --batch`.
 fn propagated(request: &str) -> Result<String, Fault> {
     if request.contains('\n') {
-        return Err(Fault::refused("parse", "a request is one line"));
+        return Err(Fault::refused("parse", "a request must be one line"));
     }
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut input = request.as_bytes();
@@ -92,11 +92,11 @@ fn propagated(request: &str) -> Result<String, Fault> {
     Err(Fault::refused(said("kind"), said("message")))
 }
 
-/// Writes bytes, and how many they are, which is written also where they do not fit.
+/// Writes bytes and their number, which is written even if the bytes do not fit.
 ///
 /// # Safety
 ///
-/// As of [`bytes_mut`]; and a number can be written at `length`.
+/// As for [`bytes_mut`]; and a number can be written at `length`.
 unsafe fn put_bytes(all: &[u8], out: *mut u8, capacity: usize, length: *mut usize) -> Result<(), Fault> {
     // SAFETY: as the caller promises.
     unsafe { put(length, all.len(), "length") }?;
@@ -104,7 +104,7 @@ unsafe fn put_bytes(all: &[u8], out: *mut u8, capacity: usize, length: *mut usiz
         return Ok(());
     }
     if capacity < all.len() {
-        let message = format!("there is room for {capacity} bytes, and they are {}", all.len());
+        let message = format!("the buffer has {capacity} bytes, but {} are needed", all.len());
         return Err(Fault::new(Status::OutOfRange, "room", message));
     }
     // SAFETY: as the caller promises.
@@ -112,12 +112,14 @@ unsafe fn put_bytes(all: &[u8], out: *mut u8, capacity: usize, length: *mut usiz
     Ok(())
 }
 
-/// The strategy of least cost for an op on a mesh, and what moves for it: a request and an answer in JSON, as a line of
-/// `reshard propagate --batch`, such as `{"mesh":"dp=2,tp=4","op":"mm","shapes":"64,32;32,16","in":"S(0),R;R,S(1)"}`.
+/// The strategy of least cost for an op on a mesh, and the redistributions that it needs.
+///
+/// Request and answer are JSON, as in a line of `reshard propagate --batch`, such as
+/// `{"mesh":"dp=2,tp=4","op":"mm","shapes":"64,32;32,16","in":"S(0),R;R,S(1)"}`.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_propagate_json(
     request: *const c_char,
@@ -133,11 +135,11 @@ pub unsafe extern "C" fn reshard_propagate_json(
     })
 }
 
-/// The tensors of a file or a folder, whatever wrote them; opening reads headers only.
+/// The tensors of a file or a folder, in any supported format; opening reads headers only.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_checkpoint_open(path: *const c_char, out: *mut *mut Checkpoint) -> Status {
     body!(reshard_checkpoint_open(path, out) {
@@ -148,17 +150,17 @@ pub unsafe extern "C" fn reshard_checkpoint_open(path: *const c_char, out: *mut 
     })
 }
 
-/// Frees a checkpoint, and what its tensors point to; null is nothing.
+/// Frees a checkpoint, and the data that its tensors point to; null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn reshard_checkpoint_free(checkpoint: *mut Checkpoint) -> Status {
     body!(reshard_checkpoint_free() { handles::free(checkpoint) })
 }
 
-/// How many tensors it has.
+/// The number of tensors.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_checkpoint_tensors(
     checkpoint: *const Checkpoint,
@@ -171,11 +173,11 @@ pub unsafe extern "C" fn reshard_checkpoint_tensors(
     })
 }
 
-/// A tensor. What it points to is there until the checkpoint is freed.
+/// One tensor; the data that it points to is valid until the checkpoint is freed.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_checkpoint_tensor(
     checkpoint: *const Checkpoint,
@@ -191,12 +193,14 @@ pub unsafe extern "C" fn reshard_checkpoint_tensor(
     })
 }
 
-/// The bytes of a region of a tensor, row-major: `lengths` indices from `starts` on, along each of `dims` dims. No byte more is read.
-/// Where `capacity` is 0 only the length is written, and all the same is read.
+/// The bytes of a region of a tensor, row-major; nothing else of the tensor is read.
+///
+/// The region has `lengths` indices from `starts` on, along each of `dims` dims. With a `capacity` of 0 only
+/// the length is written, but the region is read all the same.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_checkpoint_read(
     checkpoint: *const Checkpoint,
@@ -224,11 +228,11 @@ pub unsafe extern "C" fn reshard_checkpoint_read(
     })
 }
 
-/// The bytes of what a rank of a sharding holds of a tensor; no byte more is read.
+/// The bytes of a rank's shard of a tensor; nothing else of the tensor is read.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_checkpoint_shard(
     checkpoint: *const Checkpoint,

@@ -1,15 +1,16 @@
-//! Handles: numbers in the dress of pointers.
+//! Handles: numbers typed as pointers.
 //!
-//! A handle points nowhere. It is a number, given once and never again, and a table says what it stands for:
+//! A handle does not point to memory. It is a number that is never reused, and a table maps it to its value:
 //!
 //! ```text
 //! give     number -> value        the number is new
-//! with     number -> the value, if it is there and of this kind, held for as long as the call takes
-//! free     number -> nothing, for ever
+//! of       number -> the value, if it exists and has this kind; it stays alive for the whole call
+//! free     number -> invalid from then on
 //! ```
 //!
-//! So a handle that is freed, of another kind or made up is noticed without a look at memory, on any thread, also while others free.
-#![allow(unsafe_code, reason = "a function that C calls, by a name of its own, and places for handles")]
+//! A handle that was freed, is of another kind or is made up is thus detected without reading memory, on any
+//! thread, also while other threads free handles.
+#![allow(unsafe_code, reason = "a function that C calls, with an unmangled name, and writes of handles")]
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -20,9 +21,9 @@ use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 use crate::error::{Fault, Status};
 use crate::memory;
 
-/// What handles stand for.
+/// A value that handles refer to.
 pub(crate) trait Handled: Any + Send + Sync {
-    /// What it is called in messages.
+    /// The name of the kind in messages.
     const NAME: &'static str;
 }
 
@@ -30,16 +31,16 @@ type Live = HashMap<usize, (&'static str, Arc<dyn Any + Send + Sync>)>;
 
 static LIVE: LazyLock<RwLock<Live>> = LazyLock::new(RwLock::default);
 
-/// How many numbers were given.
+/// The number of handles made so far.
 static GIVEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Odd, so that multiples are all numbers, each once: neighbours are far from each other, and from what else pointers are.
+/// An odd factor, so that handles are distinct, far from each other, and far from most real pointers.
 #[cfg(target_pointer_width = "64")]
 const SPREAD: usize = 0x9E37_79B9_7F4A_7C15;
 #[cfg(not(target_pointer_width = "64"))]
 const SPREAD: usize = 0x9E37_79B9;
 
-/// A new handle of a value.
+/// Makes a handle of a value.
 fn give<T: Handled>(value: T) -> *mut T {
     let value = Arc::new(value);
     let mut live = LIVE.write().unwrap_or_else(PoisonError::into_inner);
@@ -52,11 +53,11 @@ fn give<T: Handled>(value: T) -> *mut T {
     }
 }
 
-/// A new handle of a value, where the caller wants it; none where it cannot be written.
+/// Makes a handle of a value and writes it to `out`; makes none if `out` cannot be written.
 ///
 /// # Safety
 ///
-/// A handle can be written at a pointer that is not null.
+/// A handle can be written at `out` if it is not null.
 pub(crate) unsafe fn put<T: Handled>(value: T, out: *mut *mut T) -> Result<(), Fault> {
     memory::aligned(out, "out")?;
     // SAFETY: as the caller promises.
@@ -65,31 +66,31 @@ pub(crate) unsafe fn put<T: Handled>(value: T, out: *mut *mut T) -> Result<(), F
 
 fn not_a_handle<T: Handled>(is: Option<&str>) -> Fault {
     let message = match is {
-        Some(other) => format!("the handle is of a {other}, and one of a {} is needed", T::NAME),
-        None => format!("this is no handle of a {}: it is freed, or was never given", T::NAME),
+        Some(other) => format!("the handle is of a {other}, but a handle of a {} is needed", T::NAME),
+        None => format!("not a handle of a {}: it was freed or never created", T::NAME),
     };
     Fault::new(Status::NotAHandle, "handle", message)
 }
 
-/// What a handle stands for.
+/// Returns the value of a handle.
 pub(crate) fn of<T: Handled>(handle: *const T) -> Result<Arc<T>, Fault> {
     let found = LIVE.read().unwrap_or_else(PoisonError::into_inner).get(&handle.addr()).cloned();
     let (name, value) = found.ok_or_else(|| not_a_handle::<T>(None))?;
     value.downcast().map_err(|_| not_a_handle::<T>(Some(name)))
 }
 
-/// Ends a handle; null is none.
+/// Frees a handle; null is ignored.
 pub(crate) fn free<T: Handled>(handle: *mut T) -> Result<(), Fault> {
     if handle.is_null() {
         return Ok(());
     }
     of(handle.cast_const())?;
     let value = LIVE.write().unwrap_or_else(PoisonError::into_inner).remove(&handle.addr());
-    // Another thread may have been faster. Values are dropped without the lock.
+    // Another thread may have freed it since `of`. The value is dropped outside the lock.
     value.map(drop).ok_or_else(|| not_a_handle::<T>(None))
 }
 
-/// How many handles there are that nobody has freed.
+/// The number of handles that have not been freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn reshard_handles() -> usize {
     LIVE.read().unwrap_or_else(PoisonError::into_inner).len()

@@ -1,5 +1,5 @@
 //! Layouts, and expressions of their algebra.
-#![allow(unsafe_code, reason = "functions that C calls, by names of their own")]
+#![allow(unsafe_code, reason = "functions that C calls, with unmangled names")]
 
 use std::ffi::c_char;
 
@@ -9,7 +9,7 @@ use crate::error::{Fault, Status, body};
 use crate::handles::{self, Handled};
 use crate::memory::{list, put, put_list, put_text, text};
 
-/// Where is an element: a function from an index to an offset.
+/// A layout: a function from an index to an offset.
 #[derive(Debug)]
 pub struct Layout(reshard_layout::Layout);
 
@@ -17,11 +17,11 @@ impl Handled for Layout {
     const NAME: &'static str = "layout";
 }
 
-/// What an expression of the layout algebra comes to, as text: `size((4,2):(1,4))` is `8`.
+/// The value of an expression of the layout algebra as text: `size((4,2):(1,4))` is `8`.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_evaluate(
     expression: *const c_char,
@@ -38,18 +38,18 @@ pub unsafe extern "C" fn reshard_evaluate(
     })
 }
 
-/// A layout, of its notation such as `(4,2):(1,4)`, or of an expression that comes to one, such as `coalesce((4,2):(1,4))`.
+/// A layout from its notation, such as `(4,2):(1,4)`, or from an expression such as `coalesce((4,2):(1,4))`.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_layout_parse(expression: *const c_char, out: *mut *mut Layout) -> Status {
     body!(reshard_layout_parse(expression, out) {
         // SAFETY: as the caller promises.
         let expression = unsafe { text(expression, "expression") }?;
         let Value::Layout(layout) = evaluate(expression)? else {
-            return Err(Fault::refused("usage", format!("{expression} comes to no layout of integers")));
+            return Err(Fault::refused("usage", format!("`{expression}` does not evaluate to a layout of integers")));
         };
         // SAFETY: as the caller promises.
         unsafe { handles::put(Layout(layout), out) }
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn reshard_layout_parse(expression: *const c_char, out: *m
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_layout_new(
     extents: *const i64,
@@ -78,17 +78,17 @@ pub unsafe extern "C" fn reshard_layout_new(
     })
 }
 
-/// Frees a layout; null is nothing.
+/// Frees a layout; null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn reshard_layout_free(layout: *mut Layout) -> Status {
     body!(reshard_layout_free() { handles::free(layout) })
 }
 
-/// Its notation.
+/// The notation of the layout.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_layout_text(
     layout: *const Layout,
@@ -103,11 +103,11 @@ pub unsafe extern "C" fn reshard_layout_text(
     })
 }
 
-/// How many indices it has.
+/// The number of indices.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_layout_size(layout: *const Layout, out: *mut i64) -> Status {
     body!(reshard_layout_size(layout, out) {
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn reshard_layout_size(layout: *const Layout, out: *mut i6
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_layout_at(layout: *const Layout, index: i64, out: *mut i64) -> Status {
     body!(reshard_layout_at(layout, out) {
@@ -131,11 +131,11 @@ pub unsafe extern "C" fn reshard_layout_at(layout: *const Layout, index: i64, ou
     })
 }
 
-/// Its modes without their nesting, the leftmost fastest: extents and strides, `capacity` of each at most.
+/// The extents and strides of the flattened modes, the leftmost fastest; at most `capacity` of each.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_layout_modes(
     layout: *const Layout,

@@ -1,20 +1,20 @@
 //! reshard for C and C++, as `include/reshard.h` declares it.
 //!
 //! ```text
-//! error     statuses, the sentence of the last error, and the macro that every function's body stands in
-//! handles   numbers in the dress of pointers, and what they stand for
-//! held      what structs of C point into
-//! memory    what the caller lends for a call: texts, lists, places for answers
+//! error     statuses, the message of the last error, and the macro around the body of every function
+//! handles   numbers that look like pointers, and their values
+//! held      memory that structs of C point into
+//! memory    memory that the caller lends for a call: texts, lists, output buffers
 //! layout    layouts, and expressions of their algebra
-//! mesh, sharding, types      who holds what
-//! planner, plan, messages    how it gets there: the question, the steps, what one rank sends and receives
+//! mesh, sharding, types      which ranks hold which elements
+//! planner, plan, messages    redistribution: the planner, the steps, the messages of one rank
 //! calls     a rank's calls of a framework, and the copies around them
 //! files     propagation as JSON, regions of checkpoints
 //! ```
 //!
-//! No function panics, and none follows a handle: what is freed, of another kind or never was one is answered with
-//! [`Status::NotAHandle`]. What else the caller lends (texts, lists, places for answers) is memory that only the caller knows, and
-//! must be what the header says.
+//! No function panics, and none dereferences a handle: one that was freed, is of another kind or was never
+//! given returns [`Status::NotAHandle`]. Texts, lists and output buffers are the caller's memory, which the
+//! library cannot check: they must follow the rules of the header.
 
 mod calls;
 mod error;

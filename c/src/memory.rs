@@ -1,15 +1,16 @@
-//! What the caller lends for a call: texts, lists, places for answers. All that is unsafe about them is here.
-#![allow(unsafe_code, reason = "memory of the caller is read and written")]
+//! Access to the caller's memory: texts, lists and output buffers. All unsafe reads and writes of it are
+//! here.
+#![allow(unsafe_code, reason = "reads and writes memory of the caller")]
 
 use std::ffi::{CStr, c_char};
 use std::{mem, ptr, slice};
 
 use crate::error::{Fault, Status};
 
-/// The longest list that is taken or given: of more nobody asks, and a length that was never set is longer.
+/// The longest list that is accepted or returned; a longer length was most likely never initialized.
 pub(crate) const LONGEST: usize = 1 << 24;
 
-/// Fails for a null pointer.
+/// Fails if a pointer is null.
 pub(crate) fn not_null<T>(pointer: *const T, name: &str) -> Result<(), Fault> {
     if pointer.is_null() {
         return Err(Fault::new(Status::NullPointer, "null", format!("`{name}` is null")));
@@ -17,38 +18,35 @@ pub(crate) fn not_null<T>(pointer: *const T, name: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Fails for a pointer that is null or misaligned.
+/// Fails if a pointer is null or misaligned.
 pub(crate) fn aligned<T>(pointer: *const T, name: &str) -> Result<(), Fault> {
     not_null(pointer, name)?;
     if pointer.is_aligned() {
         return Ok(());
     }
     let (at, to) = (pointer.addr(), align_of::<T>());
-    Err(Fault::refused("alignment", format!("`{name}` is at {at:#x}, and must be at a multiple of {to}")))
+    Err(Fault::refused("alignment", format!("`{name}` is at {at:#x}, but must be aligned to {to} bytes")))
 }
 
-/// A text.
+/// Reads a text.
 ///
 /// # Safety
 ///
-/// A pointer that is not null leads to bytes that end with a 0 and stay as they are meanwhile.
+/// A pointer that is not null points to bytes that end with a 0 and do not change during the call.
 pub(crate) unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a str, Fault> {
     not_null(pointer, name)?;
     // SAFETY: as the caller promises.
     let text = unsafe { CStr::from_ptr(pointer) };
     text.to_str().map_err(|error| {
-        Fault::refused(
-            "utf8",
-            format!("`{name}` is {:?}, which is not UTF-8: {error}", text.to_string_lossy()),
-        )
+        Fault::refused("utf8", format!("`{name}` is not UTF-8: {:?}: {error}", text.to_string_lossy()))
     })
 }
 
-/// A text that may be left out.
+/// Reads an optional text; null is `None`.
 ///
 /// # Safety
 ///
-/// As of [`text`].
+/// As for [`text`].
 pub(crate) unsafe fn text_if_any<'a>(pointer: *const c_char, name: &str) -> Result<Option<&'a str>, Fault> {
     if pointer.is_null() {
         return Ok(None);
@@ -65,17 +63,17 @@ fn checked<T>(pointer: *const T, len: usize, most: usize, name: &str) -> Result<
     if len > most {
         return Err(Fault::refused(
             "too_many",
-            format!("`{name}` has {len} entries, and at most {most} are taken"),
+            format!("`{name}` has {len} entries, but at most {most} are allowed"),
         ));
     }
     Ok(true)
 }
 
-/// A list; null is none if it is empty.
+/// Reads a list; it may be null if it is empty.
 ///
 /// # Safety
 ///
-/// So many values lie at a pointer that is not null, and stay as they are meanwhile.
+/// A pointer that is not null points to `len` values, which do not change during the call.
 pub(crate) unsafe fn list<'a, T>(pointer: *const T, len: usize, name: &str) -> Result<&'a [T], Fault> {
     if !checked(pointer, len, LONGEST, name)? {
         return Ok(&[]);
@@ -84,11 +82,11 @@ pub(crate) unsafe fn list<'a, T>(pointer: *const T, len: usize, name: &str) -> R
     Ok(unsafe { slice::from_raw_parts(pointer, len) })
 }
 
-/// So many bytes, of any number that memory can have.
+/// Reads `len` bytes; unlike lists their number is not limited.
 ///
 /// # Safety
 ///
-/// As of [`list`].
+/// As for [`list`].
 pub(crate) unsafe fn bytes<'a>(pointer: *const u8, len: usize, name: &str) -> Result<&'a [u8], Fault> {
     if !checked(pointer, len, isize::MAX as usize, name)? {
         return Ok(&[]);
@@ -97,11 +95,12 @@ pub(crate) unsafe fn bytes<'a>(pointer: *const u8, len: usize, name: &str) -> Re
     Ok(unsafe { slice::from_raw_parts(pointer, len) })
 }
 
-/// So many bytes to be written.
+/// Borrows `len` bytes for writing.
 ///
 /// # Safety
 ///
-/// So many bytes at a pointer that is not null can be read and written, by nobody else meanwhile.
+/// `len` bytes at a pointer that is not null can be read and written, and are not used otherwise during the
+/// call.
 pub(crate) unsafe fn bytes_mut<'a>(pointer: *mut u8, len: usize, name: &str) -> Result<&'a mut [u8], Fault> {
     if !checked(pointer, len, isize::MAX as usize, name)? {
         return Ok(&mut []);
@@ -110,7 +109,7 @@ pub(crate) unsafe fn bytes_mut<'a>(pointer: *mut u8, len: usize, name: &str) -> 
     Ok(unsafe { slice::from_raw_parts_mut(pointer, len) })
 }
 
-/// Writes an answer.
+/// Writes a result.
 ///
 /// # Safety
 ///
@@ -122,7 +121,9 @@ pub(crate) unsafe fn put<T>(out: *mut T, value: T, name: &str) -> Result<(), Fau
     Ok(())
 }
 
-/// Writes a list, and how many it has, which is written also where it does not fit; nothing but that where `capacity` is 0.
+/// Writes a list and its length.
+///
+/// The length is written even if the list does not fit; a `capacity` of 0 requests it alone.
 ///
 /// # Safety
 ///
@@ -137,7 +138,7 @@ pub(crate) unsafe fn put_list<T: Copy>(
     unsafe { put_each(values.len(), values.iter().copied(), out, capacity, count) }
 }
 
-/// The same of so many values that are made one by one, and only where there is room for all.
+/// Like [`put_list`], for values made one at a time, and only if all of them fit.
 ///
 /// # Safety
 ///
@@ -156,18 +157,19 @@ pub(crate) unsafe fn put_each<T: Copy>(
     }
     aligned(out, "values")?;
     if capacity < len {
-        let message = format!("there is room for {capacity} values, and they are {len}");
+        let message = format!("the buffer has space for {capacity} values, but {len} are needed");
         return Err(Fault::new(Status::OutOfRange, "room", message));
     }
     for (at, value) in values.take(len).enumerate() {
-        // SAFETY: `at` is below `len`, and there is room for as many.
+        // SAFETY: `at` is below `len`, and the buffer has the capacity for `len` values.
         unsafe { out.add(at).write(value) };
     }
     Ok(())
 }
 
-/// Writes a text and a 0 behind it, and its length without that, which is written also where it does not fit; nothing but that where
-/// `size` is 0.
+/// Writes a text with a final 0, and its length without that 0.
+///
+/// The length is written even if the text does not fit; a `size` of 0 requests it alone.
 ///
 /// # Safety
 ///
@@ -186,15 +188,15 @@ pub(crate) unsafe fn put_text(
     not_null(buffer, "buffer")?;
     if size <= text.len() {
         let message =
-            format!("there is room for {size} bytes, and the text with its 0 has {}", text.len() + 1);
+            format!("the buffer has {size} bytes, but the text with its final 0 needs {}", text.len() + 1);
         return Err(Fault::new(Status::OutOfRange, "room", message));
     }
-    // SAFETY: there is room for it.
+    // SAFETY: `size` is larger than the text, as was checked above.
     unsafe { truncated(text, buffer, size) };
     Ok(())
 }
 
-/// Writes what fits of a text and a 0 behind it; the length of all of it.
+/// Writes as much of a text as fits, with a final 0, and returns the length of the whole text.
 ///
 /// # Safety
 ///
@@ -211,34 +213,34 @@ pub(crate) unsafe fn truncated(text: &str, buffer: *mut c_char, size: usize) -> 
     text.len()
 }
 
-/// Of a struct that begins with its size, the size that the caller has set.
+/// Returns the size that the caller has set in a struct that begins with its size.
 ///
 /// # Safety
 ///
-/// A size lies at a pointer that is not null.
+/// A pointer that is not null points to a size.
 unsafe fn size_of_theirs<T>(at: *const T, least: usize, name: &str) -> Result<usize, Fault> {
     aligned(at, name)?;
     // SAFETY: as the caller promises; a struct that begins with its size is aligned for it.
     let size = unsafe { at.cast::<usize>().read() };
-    // Who never set it has any number there.
+    // An uninitialized size can have any value.
     if (least..=1 << 16).contains(&size) {
         return Ok(size);
     }
     let message =
-        format!("`{name}->size` is {size}: set it to the sizeof of the struct, {} here", size_of::<T>());
+        format!("`{name}->size` is {size}; set it to the size of the struct, {} here", size_of::<T>());
     Err(Fault::refused("size", message))
 }
 
-/// Writes a struct that begins with its size, as much of it as the caller's has; its size is what was written.
+/// Writes a struct that begins with its size, up to the caller's size; its size becomes the bytes written.
 ///
 /// # Safety
 ///
-/// At a pointer that is not null lies a struct that begins with its size, and can be written.
+/// A pointer that is not null points to a writable struct that begins with its size.
 pub(crate) unsafe fn put_sized<T>(out: *mut T, value: T, least: usize, name: &str) -> Result<(), Fault> {
     // SAFETY: as the caller promises.
     let size = unsafe { size_of_theirs(out, least, name) }?.min(size_of::<T>());
     let value = mem::ManuallyDrop::new(value);
-    // SAFETY: both have so many bytes, and the value is the library's own.
+    // SAFETY: both have `size` bytes, and `value` is a local.
     unsafe {
         ptr::copy_nonoverlapping(ptr::from_ref(&*value).cast::<u8>(), out.cast::<u8>(), size);
         out.cast::<usize>().write(size);
@@ -246,11 +248,11 @@ pub(crate) unsafe fn put_sized<T>(out: *mut T, value: T, least: usize, name: &st
     Ok(())
 }
 
-/// Reads a struct that begins with its size; what the caller's does not have stays as in `value`.
+/// Reads a struct that begins with its size; fields beyond the caller's size stay as in `value`.
 ///
 /// # Safety
 ///
-/// At a pointer that is not null lies a struct that begins with its size.
+/// A pointer that is not null points to a struct that begins with its size.
 pub(crate) unsafe fn sized<T: Copy>(
     at: *const T,
     mut value: T,
@@ -259,7 +261,8 @@ pub(crate) unsafe fn sized<T: Copy>(
 ) -> Result<T, Fault> {
     // SAFETY: as the caller promises.
     let size = unsafe { size_of_theirs(at, least, name) }?.min(size_of::<T>());
-    // SAFETY: both have so many bytes; structs that are read here are of numbers and pointers, which any bytes are.
+    // SAFETY: both have `size` bytes; structs that are read here consist of numbers and pointers, valid for
+    // any bytes.
     unsafe { ptr::copy_nonoverlapping(at.cast::<u8>(), ptr::from_mut(&mut value).cast::<u8>(), size) };
     Ok(value)
 }

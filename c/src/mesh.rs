@@ -1,5 +1,5 @@
 //! Meshes.
-#![allow(unsafe_code, reason = "functions that C calls, by names of their own")]
+#![allow(unsafe_code, reason = "functions that C calls, with unmangled names")]
 
 use std::ffi::c_char;
 
@@ -15,11 +15,11 @@ impl Handled for Mesh {
     const NAME: &'static str = "mesh";
 }
 
-/// A mesh, such as `dp=2,tp=4`.
+/// A mesh from its notation, such as `dp=2,tp=4`.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_mesh_parse(notation: *const c_char, out: *mut *mut Mesh) -> Status {
     body!(reshard_mesh_parse(notation, out) {
@@ -30,17 +30,17 @@ pub unsafe extern "C" fn reshard_mesh_parse(notation: *const c_char, out: *mut *
     })
 }
 
-/// Frees a mesh; shardings over it stay; null is nothing.
+/// Frees a mesh; shardings over it stay valid. Null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn reshard_mesh_free(mesh: *mut Mesh) -> Status {
     body!(reshard_mesh_free() { handles::free(mesh) })
 }
 
-/// Its notation.
+/// The notation of the mesh.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_mesh_text(
     mesh: *const Mesh,
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn reshard_mesh_text(
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_mesh_size(mesh: *const Mesh, out: *mut usize) -> Status {
     body!(reshard_mesh_size(mesh, out) {
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn reshard_mesh_size(mesh: *const Mesh, out: *mut usize) -
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_mesh_ranks(
     mesh: *const Mesh,
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn reshard_mesh_ranks(
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_mesh_axis(
     mesh: *const Mesh,
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn reshard_mesh_axis(
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_mesh_coordinate(
     mesh: *const Mesh,
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn reshard_mesh_coordinate(
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_mesh_rank_at(
     mesh: *const Mesh,
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn reshard_mesh_rank_at(
         // SAFETY: as the caller promises.
         let coordinate = unsafe { list(coordinate, axes, "coordinate") }?;
         let rank = mesh.0.rank_at(coordinate).ok_or_else(|| {
-            Fault::refused("coordinate", format!("{coordinate:?} is no coordinate of {}", mesh.0))
+            Fault::refused("coordinate", format!("{coordinate:?} is not a coordinate of mesh {}", mesh.0))
         })?;
         // SAFETY: as the caller promises.
         unsafe { put(out, rank, "out") }
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn reshard_mesh_rank_at(
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_mesh_group(
     mesh: *const Mesh,
@@ -183,7 +183,7 @@ pub unsafe extern "C" fn reshard_mesh_group(
         let axes = axes.collect::<Result<Vec<_>, _>>()?;
         let group = mesh.0.members(&axes, rank)?;
         if group.size() > LONGEST {
-            let message = format!("the group has {} ranks, and at most {LONGEST} are listed", group.size());
+            let message = format!("the group has {} ranks, but at most {LONGEST} can be listed", group.size());
             return Err(Fault::refused("too_many_ranks", message));
         }
         let members: Vec<usize> = group.iter().collect();

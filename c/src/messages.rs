@@ -1,5 +1,5 @@
-//! What one rank sends and receives.
-#![allow(unsafe_code, reason = "functions that C calls, by names of their own")]
+//! The messages that one rank sends and receives.
+#![allow(unsafe_code, reason = "functions that C calls, with unmangled names")]
 
 use std::ffi::c_char;
 
@@ -9,11 +9,11 @@ use crate::held::Held;
 use crate::memory::{put, put_sized};
 use crate::plan::Plan;
 
-/// What one rank sends and receives, phase after phase.
+/// The messages that one rank sends and receives, phase by phase.
 #[derive(Debug)]
 pub struct Messages {
     phases: Vec<Phase>,
-    /// What the structs point into, freed with them.
+    /// Owns the data that the structs point to; freed with them.
     _held: Held,
 }
 
@@ -21,33 +21,33 @@ impl Handled for Messages {
     const NAME: &'static str = "list of messages";
 }
 
-/// An extent, and how far elements are apart in the sender's and in the receiver's buffer.
+/// An extent, with the distances between elements in the sender's and in the receiver's buffer.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Mode {
-    /// How many.
+    /// The number of elements.
     pub extent: usize,
-    /// Elements apart in the source.
+    /// The distance between consecutive elements in the sender's buffer, in elements.
     pub source_stride: i64,
-    /// Elements apart in the target.
+    /// The distance between consecutive elements in the receiver's buffer, in elements.
     pub target_stride: i64,
 }
 
-/// Elements that move together: two offsets, and modes, the leftmost fastest; no modes are one element.
+/// A strided block of elements: two offsets, and modes, the leftmost fastest; no modes are one element.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Block {
-    /// Where the first element lies in the sender's buffer.
+    /// The offset of the first element in the sender's buffer.
     pub source_offset: usize,
-    /// Where it goes in the receiver's.
+    /// The offset of the first element in the receiver's buffer.
     pub target_offset: usize,
     /// The modes.
     pub modes: *const Mode,
-    /// How many modes.
+    /// The number of entries in `modes`.
     pub mode_count: usize,
 }
 
-/// The blocks that go from one rank to another, in the same order on both.
+/// The blocks that one rank sends to another, in the same order on both.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Message {
@@ -55,45 +55,45 @@ pub struct Message {
     pub peer: usize,
     /// The number of elements.
     pub elements: usize,
-    /// What moves.
+    /// The blocks that are sent.
     pub blocks: *const Block,
-    /// How many blocks.
+    /// The number of entries in `blocks`.
     pub block_count: usize,
 }
 
-/// What one rank does in one phase of a step.
+/// The transfers of one rank in one phase of a step.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Phase {
-    /// The `sizeof` of this struct, set by the caller; what was written afterwards.
+    /// The `sizeof` of this struct: set by the caller on input, the number of bytes written on return.
     pub size: usize,
-    /// The index of its step.
+    /// The index of the plan's step.
     pub step: usize,
     /// Elements of the buffer before.
     pub source_len: usize,
-    /// And after.
+    /// Elements of the buffer after.
     pub target_len: usize,
     /// The op with whose identity the target is first filled; null for none.
     pub fill: *const c_char,
-    /// How received messages combine, in the order listed; null where they do not.
+    /// The op that combines the received messages, in the order listed; null if they are not combined.
     pub reduce: *const c_char,
-    /// What the combination is divided by; 1 for nothing.
+    /// The divisor of the combined elements; 1 for none.
     pub divisor: usize,
-    /// What lands here; a message from the rank itself is a local copy.
+    /// The messages received; one from the rank itself is a local copy.
     pub receives: *const Message,
-    /// How many.
+    /// The number of entries in `receives`.
     pub receive_count: usize,
-    /// What others take from here.
+    /// The messages sent.
     pub sends: *const Message,
-    /// How many.
+    /// The number of entries in `sends`.
     pub send_count: usize,
-    /// The ranks that take part together, ascending.
+    /// The ranks that take part in the phase, ascending.
     pub members: *const usize,
-    /// How many.
+    /// The number of ranks in `members`.
     pub member_count: usize,
 }
 
-// SAFETY: the pointers in these structs lead to what the same value holds beside them, which nobody changes.
+// SAFETY: the pointers in these structs point to data that the same value owns and never changes.
 unsafe impl Send for Messages {}
 
 // SAFETY: as above; all that is shared is read.
@@ -127,7 +127,7 @@ impl Messages {
     }
 }
 
-/// Messages as C has them.
+/// Converts messages to their C structs.
 fn messages(all: &[reshard_planner::Message], held: &mut Held) -> *const Message {
     let mut list = Vec::with_capacity(all.len());
     for message in all {
@@ -157,11 +157,11 @@ fn messages(all: &[reshard_planner::Message], held: &mut Held) -> *const Message
     held.list(list)
 }
 
-/// What one rank sends and receives: for who has a transport of their own.
+/// The messages that one rank sends and receives, for callers with their own transport.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_messages_new(
     plan: *const Plan,
@@ -175,17 +175,17 @@ pub unsafe extern "C" fn reshard_messages_new(
     })
 }
 
-/// Frees messages, and what their phases point to; null is nothing.
+/// Frees messages, and the data that their phases point to; null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn reshard_messages_free(messages: *mut Messages) -> Status {
     body!(reshard_messages_free() { handles::free(messages) })
 }
 
-/// How many phases there are.
+/// The number of phases.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_messages_phases(messages: *const Messages, out: *mut usize) -> Status {
     body!(reshard_messages_phases(messages, out) {
@@ -195,11 +195,11 @@ pub unsafe extern "C" fn reshard_messages_phases(messages: *const Messages, out:
     })
 }
 
-/// A phase. What it points to is there until the messages are freed.
+/// One phase; the data that it points to is valid until the messages are freed.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_messages_phase(
     messages: *const Messages,

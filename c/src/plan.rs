@@ -1,5 +1,5 @@
 //! Plans, and their steps.
-#![allow(unsafe_code, reason = "functions that C calls, by names of their own")]
+#![allow(unsafe_code, reason = "functions that C calls, with unmangled names")]
 
 use std::ffi::c_char;
 use std::sync::Arc;
@@ -22,19 +22,19 @@ impl Handled for Plan {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Step {
-    /// The `sizeof` of this struct, set by the caller; what was written afterwards.
+    /// The `sizeof` of this struct: set by the caller on input, the number of bytes written on return.
     pub size: usize,
     /// `slice`, `all_gather`, `reduce_scatter`, `all_reduce`, `all_to_all`, `exchange` or `zero_fill`.
     pub op: *const c_char,
-    /// Bytes that the rank which receives the most receives.
+    /// The most bytes that any rank receives.
     pub received_bytes: u64,
-    /// Bytes that the rank which sends the most sends.
+    /// The most bytes that any rank sends.
     pub sent_bytes: u64,
-    /// Bytes that the rank which holds the most holds.
+    /// The most bytes that any rank holds.
     pub peak_bytes: u64,
     /// Modelled time in microseconds.
     pub cost_us: f64,
-    /// Whether ranks talk to each other in it: 1 or 0.
+    /// 1 if ranks communicate in the step, else 0.
     pub communicates: u8,
 }
 
@@ -53,11 +53,13 @@ fn op_name(op: reshard_planner::StepOp) -> *const c_char {
     .as_ptr()
 }
 
-/// The plan from one sharding to another of the same tensor, of elements of a type such as `f32`; `planner` may be null, for the usual one.
+/// Plans the redistribution from one sharding to another of the same tensor.
+///
+/// `dtype` is the type of its elements, such as `f32`. `planner` may be null, for the default one.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_plan_new(
     from: *const Sharding,
@@ -80,11 +82,11 @@ pub unsafe extern "C" fn reshard_plan_new(
     })
 }
 
-/// What `reshard_plan_json` wrote; the plan is made again.
+/// Reads a plan from the JSON of `reshard_plan_json`, and plans it again.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_plan_from_json(json: *const c_char, out: *mut *mut Plan) -> Status {
     body!(reshard_plan_from_json(json, out) {
@@ -96,17 +98,17 @@ pub unsafe extern "C" fn reshard_plan_from_json(json: *const c_char, out: *mut *
     })
 }
 
-/// Frees a plan; null is nothing.
+/// Frees a plan; null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn reshard_plan_free(plan: *mut Plan) -> Status {
     body!(reshard_plan_free() { handles::free(plan) })
 }
 
-/// Its steps, for people.
+/// Prints the steps of the plan.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_plan_text(
     plan: *const Plan,
@@ -121,11 +123,11 @@ pub unsafe extern "C" fn reshard_plan_text(
     })
 }
 
-/// What was asked for, as JSON.
+/// The request of the plan (shardings, dtype and options) as JSON.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_plan_json(
     plan: *const Plan,
@@ -141,11 +143,11 @@ pub unsafe extern "C" fn reshard_plan_json(
     })
 }
 
-/// How many steps it has; none if every rank already holds its target.
+/// The number of steps; 0 if every rank already holds its target.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_plan_steps(plan: *const Plan, out: *mut usize) -> Status {
     body!(reshard_plan_steps(plan, out) {
@@ -155,11 +157,11 @@ pub unsafe extern "C" fn reshard_plan_steps(plan: *const Plan, out: *mut usize) 
     })
 }
 
-/// One of its steps.
+/// One step of the plan.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_plan_step(plan: *const Plan, index: usize, out: *mut Step) -> Status {
     body!(reshard_plan_step(plan, out) {
@@ -184,7 +186,7 @@ pub unsafe extern "C" fn reshard_plan_step(plan: *const Plan, index: usize, out:
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_plan_received_bytes(plan: *const Plan, out: *mut u64) -> Status {
     body!(reshard_plan_received_bytes(plan, out) {
@@ -194,11 +196,11 @@ pub unsafe extern "C" fn reshard_plan_received_bytes(plan: *const Plan, out: *mu
     })
 }
 
-/// The most bytes that any rank holds at one moment.
+/// The most bytes that any rank holds at one time.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_plan_peak_bytes(plan: *const Plan, out: *mut u64) -> Status {
     body!(reshard_plan_peak_bytes(plan, out) {
@@ -212,7 +214,7 @@ pub unsafe extern "C" fn reshard_plan_peak_bytes(plan: *const Plan, out: *mut u6
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_plan_cost_us(plan: *const Plan, out: *mut f64) -> Status {
     body!(reshard_plan_cost_us(plan, out) {
@@ -222,11 +224,11 @@ pub unsafe extern "C" fn reshard_plan_cost_us(plan: *const Plan, out: *mut f64) 
     })
 }
 
-/// Bytes that the worst rank cannot do without; `known` is 0, and the number too, where nothing simple is true.
+/// A lower bound of the bytes that the worst rank must receive; if there is none, it and `known` are 0.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_plan_lower_bound_bytes(
     plan: *const Plan,
@@ -243,11 +245,11 @@ pub unsafe extern "C" fn reshard_plan_lower_bound_bytes(
     })
 }
 
-/// All ranks that hold something before or after, ascending.
+/// All ranks that hold elements before or after, ascending.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_plan_ranks(
     plan: *const Plan,
@@ -262,11 +264,11 @@ pub unsafe extern "C" fn reshard_plan_ranks(
     })
 }
 
-/// The plan between the duals, from the second's to the first's: what gradients do.
+/// The transposed plan, between the cotangent shardings: from that of the target to that of the source.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_plan_transposed(plan: *const Plan, out: *mut *mut Plan) -> Status {
     body!(reshard_plan_transposed(plan, out) {

@@ -1,5 +1,5 @@
-//! Planners, and how plans are asked for.
-#![allow(unsafe_code, reason = "functions that C calls, by names of their own")]
+//! Planners, and their options.
+#![allow(unsafe_code, reason = "functions that C calls, with unmangled names")]
 
 use std::ffi::c_char;
 use std::ptr;
@@ -13,10 +13,10 @@ use crate::handles::{self, Handled};
 use crate::memory::{sized, text_if_any};
 use crate::sharding::Sharding;
 
-/// How many plans a planner keeps.
+/// The number of plans that a planner caches.
 const KEPT: usize = 4096;
 
-/// Makes plans for one network and one objective, and keeps those that it made.
+/// A planner for one network and one objective, with a cache of its plans.
 #[derive(Debug)]
 pub struct Planner {
     planner: reshard_planner::Planner,
@@ -28,7 +28,7 @@ impl Planner {
         Planner { planner, cache: PlanCache::new(KEPT) }
     }
 
-    /// The plan, made once.
+    /// Returns the plan, from the cache where it has it.
     pub(crate) fn plan(
         &self,
         from: &Sharding,
@@ -43,7 +43,7 @@ impl Handled for Planner {
     const NAME: &'static str = "planner";
 }
 
-/// How plans are asked for. Zeros and nulls are what is usual.
+/// The options of a planner; zero or null selects the default.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Options {
@@ -53,24 +53,24 @@ pub struct Options {
     pub topology: *const c_char,
     /// `time`, `bytes` or `peak`.
     pub objective: *const c_char,
-    /// What no rank may exceed; 0 for no limit.
+    /// The limit of the bytes that any rank holds at one time; 0 for none.
     pub max_peak_bytes: u64,
-    /// The units of work that a search may take; 0 for what is usual.
+    /// The limit of the search, in units of work; 0 for the default.
     pub budget: u64,
-    /// Whether all reductions are in one order.
+    /// 1 to do all reductions in one fixed order, else 0.
     pub deterministic: u8,
-    /// Whether a framework reduces, which knows more element types than the library.
+    /// 1 if a framework does the reductions, which supports more element types than the library; else 0.
     pub framework_arithmetic: u8,
 }
 
-/// The planner of those who give none.
+/// The planner that is used where the caller passes none.
 pub(crate) static USUAL: LazyLock<Planner> = LazyLock::new(|| Planner::new(reshard_planner::Planner::new()));
 
-/// A planner; without options, which may be null, the usual one.
+/// Makes a planner; `options` may be null, for the default one.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_planner_new(options: *const Options, out: *mut *mut Planner) -> Status {
     body!(reshard_planner_new(out) {
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn reshard_planner_new(options: *const Options, out: *mut 
     })
 }
 
-/// Frees a planner; its plans stay; null is nothing.
+/// Frees a planner; its plans stay valid. Null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn reshard_planner_free(planner: *mut Planner) -> Status {
     body!(reshard_planner_free() { handles::free(planner) })

@@ -1,5 +1,5 @@
 //! Shardings.
-#![allow(unsafe_code, reason = "functions that C calls, by names of their own")]
+#![allow(unsafe_code, reason = "functions that C calls, with unmangled names")]
 
 use std::ffi::c_char;
 
@@ -8,7 +8,7 @@ use crate::handles::{self, Handled};
 use crate::memory::{list, put, put_list, put_text, text};
 use crate::mesh::Mesh;
 
-/// Who holds which elements of a tensor.
+/// The elements of a tensor that each rank holds.
 #[derive(Debug)]
 pub struct Sharding(pub(crate) reshard_sharding::Sharding);
 
@@ -16,22 +16,24 @@ impl Handled for Sharding {
     const NAME: &'static str = "sharding";
 }
 
-/// Indices one behind the other.
+/// A range of consecutive indices.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Interval {
-    /// The first.
+    /// The first index.
     pub start: usize,
-    /// How many.
+    /// The number of indices.
     pub length: usize,
 }
 
-/// Who holds which elements of a tensor of `dims` sizes: placements such as `S(0),R`, one for each axis of the mesh, or any notation
-/// that the library reads.
+/// Parses the sharding of a tensor of `dims` sizes.
+///
+/// The notation is placements such as `S(0),R`, one for each axis of the mesh, or any other that the library
+/// reads.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_sharding_parse(
     mesh: *const Mesh,
@@ -50,11 +52,11 @@ pub unsafe extern "C" fn reshard_sharding_parse(
     })
 }
 
-/// What `reshard_sharding_json` wrote.
+/// Reads a sharding from the JSON of `reshard_sharding_json`.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_sharding_from_json(json: *const c_char, out: *mut *mut Sharding) -> Status {
     body!(reshard_sharding_from_json(json, out) {
@@ -66,17 +68,17 @@ pub unsafe extern "C" fn reshard_sharding_from_json(json: *const c_char, out: *m
     })
 }
 
-/// Frees a sharding; null is nothing.
+/// Frees a sharding; null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn reshard_sharding_free(sharding: *mut Sharding) -> Status {
     body!(reshard_sharding_free() { handles::free(sharding) })
 }
 
-/// Its placements.
+/// The placements of the sharding.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_sharding_text(
     sharding: *const Sharding,
@@ -95,7 +97,7 @@ pub unsafe extern "C" fn reshard_sharding_text(
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_sharding_json(
     sharding: *const Sharding,
@@ -111,11 +113,11 @@ pub unsafe extern "C" fn reshard_sharding_json(
     })
 }
 
-/// Its mesh, a handle of its own.
+/// The mesh of the sharding, as a new handle.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_sharding_mesh(sharding: *const Sharding, out: *mut *mut Mesh) -> Status {
     body!(reshard_sharding_mesh(sharding, out) {
@@ -125,11 +127,11 @@ pub unsafe extern "C" fn reshard_sharding_mesh(sharding: *const Sharding, out: *
     })
 }
 
-/// The shape of the whole tensor.
+/// The shape of the global tensor.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_sharding_shape(
     sharding: *const Sharding,
@@ -144,11 +146,11 @@ pub unsafe extern "C" fn reshard_sharding_shape(
     })
 }
 
-/// The shape of what a rank holds.
+/// The shape of a rank's shard.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_sharding_local_shape(
     sharding: *const Sharding,
@@ -168,7 +170,7 @@ pub unsafe extern "C" fn reshard_sharding_local_shape(
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_sharding_region(
     sharding: *const Sharding,
@@ -189,11 +191,13 @@ pub unsafe extern "C" fn reshard_sharding_region(
     })
 }
 
-/// The sharding of the tensor viewed in another shape, where no element has to move; refused as `needs_redistribute` where one has.
+/// The sharding of the tensor viewed in another shape.
+///
+/// It is rejected as `needs_redistribute` if elements must be sent.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_sharding_view(
     sharding: *const Sharding,
@@ -211,11 +215,11 @@ pub unsafe extern "C" fn reshard_sharding_view(
     })
 }
 
-/// Whether two are equal: 1 or 0.
+/// 1 if two shardings are equal, else 0.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reshard_sharding_equal(
     one: *const Sharding,

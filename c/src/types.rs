@@ -1,5 +1,5 @@
-//! Types: a sharding of values, and one of their gradients.
-#![allow(unsafe_code, reason = "functions that C calls, by names of their own")]
+//! Sharding types: the sharding of a value, and that of its gradient.
+#![allow(unsafe_code, reason = "functions that C calls, with unmangled names")]
 
 use std::ffi::c_char;
 
@@ -9,7 +9,7 @@ use crate::memory::{list, put, put_text, text};
 use crate::mesh::Mesh;
 use crate::sharding::Sharding;
 
-/// Who holds a value, and who holds its gradient.
+/// The sharding of a value and that of its gradient.
 #[derive(Debug)]
 pub struct Type(reshard_sharding::ShardingType);
 
@@ -17,20 +17,20 @@ impl Handled for Type {
     const NAME: &'static str = "type";
 }
 
-/// Who holds a value and who holds its gradient, such as `R|S(0),I`.
+/// Parses a sharding type: the sharding of a value and that of its gradient, such as `R|S(0),I`.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn reshard_type_parse(
+pub unsafe extern "C" fn reshard_sharding_type_parse(
     mesh: *const Mesh,
     shape: *const usize,
     dims: usize,
     notation: *const c_char,
     out: *mut *mut Type,
 ) -> Status {
-    body!(reshard_type_parse(mesh, notation, out) {
+    body!(reshard_sharding_type_parse(mesh, notation, out) {
         let mesh = handles::of(mesh)?;
         // SAFETY: as the caller promises.
         let (shape, notation) = unsafe { (list(shape, dims, "shape")?, text(notation, "notation")?) };
@@ -40,53 +40,56 @@ pub unsafe extern "C" fn reshard_type_parse(
     })
 }
 
-/// Frees a type; null is nothing.
+/// Frees a type; null is ignored.
 #[unsafe(no_mangle)]
-pub extern "C" fn reshard_type_free(type_: *mut Type) -> Status {
-    body!(reshard_type_free() { handles::free(type_) })
+pub extern "C" fn reshard_sharding_type_free(type_: *mut Type) -> Status {
+    body!(reshard_sharding_type_free() { handles::free(type_) })
 }
 
-/// Its notation.
+/// The notation of the type.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn reshard_type_text(
+pub unsafe extern "C" fn reshard_sharding_type_text(
     type_: *const Type,
     buffer: *mut c_char,
     size: usize,
     length: *mut usize,
 ) -> Status {
-    body!(reshard_type_text(type_, length) {
+    body!(reshard_sharding_type_text(type_, length) {
         let type_ = handles::of(type_)?;
         // SAFETY: as the caller promises.
         unsafe { put_text(&type_.0.to_string(), buffer, size, length) }
     })
 }
 
-/// Who holds the value.
+/// The sharding of the value.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn reshard_type_value(type_: *const Type, out: *mut *mut Sharding) -> Status {
-    body!(reshard_type_value(type_, out) {
+pub unsafe extern "C" fn reshard_sharding_type_value(type_: *const Type, out: *mut *mut Sharding) -> Status {
+    body!(reshard_sharding_type_value(type_, out) {
         let value = handles::of(type_)?.0.value.clone();
         // SAFETY: as the caller promises.
         unsafe { handles::put(Sharding(value), out) }
     })
 }
 
-/// Who holds the gradient; null where there is none.
+/// The sharding of the gradient; null if there is none.
 ///
 /// # Safety
 ///
-/// Pointers are null, or as `reshard.h` says at its beginning.
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn reshard_type_gradient(type_: *const Type, out: *mut *mut Sharding) -> Status {
-    body!(reshard_type_gradient(type_, out) {
+pub unsafe extern "C" fn reshard_sharding_type_gradient(
+    type_: *const Type,
+    out: *mut *mut Sharding,
+) -> Status {
+    body!(reshard_sharding_type_gradient(type_, out) {
         let Some(gradient) = handles::of(type_)?.0.gradient.clone() else {
             // SAFETY: as the caller promises.
             return unsafe { put(out, std::ptr::null_mut(), "out") };

@@ -1,23 +1,23 @@
-"""Writes a C program that calls every function of reshard.h as nobody should, and once as everybody does.
+"""Writes a C program that calls every function of reshard.h with bad arguments, and once with good ones.
 
     python3 make_bad.py reshard.h >bad.c
 
 Functions and arguments are those of the header, so that none is forgotten: an argument that is not known here fails.
 Each function is called with good arguments (it must succeed), then with each argument in turn null, freed, of another kind, made up, no UTF-8,
-too large or misaligned. It must answer the status that is said for that, and a sentence that begins with its name.
+too large or misaligned. It must return the expected status, and set a message that begins with its name.
 """
 
 import re
 import sys
 
-HANDLES = "layout mesh sharding type planner plan messages offers calls checkpoint".split()
+HANDLES = "layout mesh sharding sharding_type planner plan messages groups calls checkpoint".split()
 SIZED = "step phase op tensor".split()
 
 # Good texts: by function and argument, else by argument.
 TEXTS = {
     ("reshard_mesh_parse", "notation"): '"dp=2,tp=2"',
     ("reshard_sharding_parse", "notation"): '"S(0),R"',
-    ("reshard_type_parse", "notation"): '"S(0),R|P"',
+    ("reshard_sharding_type_parse", "notation"): '"S(0),R|P"',
     ("reshard_sharding_from_json", "json"): "sharding_json",
     ("reshard_plan_from_json", "json"): "plan_json",
     "expression": '"(4,2):(1,4)"',
@@ -30,7 +30,7 @@ TEXTS = {
 
 # Arguments that may be null.
 OPTIONAL = {
-    ("reshard_planner_new", "options"), ("reshard_plan_new", "planner"), ("reshard_calls_new", "dtype"), ("reshard_calls_new", "offers"),
+    ("reshard_planner_new", "options"), ("reshard_plan_new", "planner"), ("reshard_calls_new", "dtype"), ("reshard_calls_new", "groups"),
 }
 
 # Good numbers.
@@ -42,7 +42,7 @@ NUMBERS = {
 LENGTHS = {"dims", "modes", "count", "axes", "source_bytes", "packed_bytes", "received_bytes", "target_bytes"}
 INDICES = {"index", "rank", "dim", "axis"}
 
-# Lists that are read, and places for answers.
+# Lists that are read, and output arguments.
 LISTS = {
     "shape": "two", "starts": "zeros", "lengths": "ones", "coordinate": "zeros", "extents": "extents", "strides": "extents", "groups": "groups",
     "options": "&options", "source": "bytes_in", "received": "bytes_in",
@@ -72,20 +72,20 @@ static reshard_op op;
 static size_t calls_made;
 
 static void lost(const char *function, const char *what, reshard_status status, reshard_status wanted) {
-    char sentence[1000];
-    reshard_last_error(sentence, sizeof sentence);
-    fprintf(stderr, "%s, %s: status %u, and not %u; the last error is: %s\n", function, what, (unsigned)status, (unsigned)wanted, sentence);
+    char message[1000];
+    reshard_last_error(message, sizeof message);
+    fprintf(stderr, "%s, %s: status %u, and not %u; the last error is: %s\n", function, what, (unsigned)status, (unsigned)wanted, message);
     exit(1);
 }
 
 static void expect(const char *function, const char *what, reshard_status status, reshard_status wanted) {
-    char sentence[4000], kind[100];
+    char message[4000], kind[100];
     calls_made++;
-    /* Where only "not OK" is known, what it is may be refused or out of range. */
+    /* REFUSED is expected where any error will do: OUT_OF_RANGE is accepted too. */
     if (status == wanted || (wanted == RESHARD_STATUS_REFUSED && status == RESHARD_STATUS_OUT_OF_RANGE)) {
         if (status != RESHARD_STATUS_OK) {
-            size_t length = reshard_last_error(sentence, sizeof sentence);
-            if (length < strlen(function) + 5 || strncmp(sentence, function, strlen(function)) != 0 ||
+            size_t length = reshard_last_error(message, sizeof message);
+            if (length < strlen(function) + 5 || strncmp(message, function, strlen(function)) != 0 ||
                 reshard_last_error_kind(kind, sizeof kind) == 0) {
                 lost(function, what, status, wanted);
             }
@@ -95,7 +95,7 @@ static void expect(const char *function, const char *what, reshard_status status
     lost(function, what, status, wanted);
 }
 
-/* Room for one entry is enough or is not. */
+/* A capacity of one entry may or may not suffice. */
 static void expect_fits(const char *function, const char *what, reshard_status status) {
     expect(function, what, status, status == RESHARD_STATUS_OK ? status : RESHARD_STATUS_OUT_OF_RANGE);
 }
@@ -120,13 +120,13 @@ static void write_file(void) {
     }
 }
 
-/* Errors are each thread's own, and a handle that many use while one frees it is there or is not. */
+/* Errors are per thread. While one thread frees a handle, the others find it valid or freed. */
 static reshard_mesh *shared_mesh;
 
 static void *uses(void *failed) {
     size_t i, size;
-    char sentence[100];
-    if (reshard_last_error(sentence, sizeof sentence) != 0 || sentence[0] != 0) {
+    char message[100];
+    if (reshard_last_error(message, sizeof message) != 0 || message[0] != 0) {
         *(int *)failed = 1;
     }
     for (i = 0; i < 2000; i++) {
@@ -173,7 +173,7 @@ int main(int argc, char **argv) {
     op.size = sizeof op;
     good(reshard_calls_op(the_calls, 0, &op));
     run_all();
-    /* Sentences that do not fit are cut. */
+    /* Messages that do not fit are truncated. */
     expect("reshard_mesh_parse", "no mesh", reshard_mesh_parse("=", &shared_mesh), RESHARD_STATUS_REFUSED);
     length = reshard_last_error(small, sizeof small);
     if (length <= 3 || strcmp(small, "res") != 0) {
@@ -185,7 +185,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "%zu handles are left\n", reshard_handles());
         return 1;
     }
-    printf("%zu calls of %d functions, none of them forgiven\n", calls_made, FUNCTIONS);
+    printf("%zu calls of %d functions, every bad argument was rejected\n", calls_made, FUNCTIONS);
     return 0;
 }
 '''
@@ -242,12 +242,12 @@ static void make(int again) {
     good(reshard_mesh_parse("dp=2,tp=2", &the_mesh));
     good(reshard_sharding_parse(the_mesh, shape, 2, "S(0),R", &the_sharding));
     good(reshard_sharding_parse(the_mesh, shape, 2, "R,S(1)", &to));
-    good(reshard_type_parse(the_mesh, shape, 2, "S(0),R|P", &the_type));
+    good(reshard_sharding_type_parse(the_mesh, shape, 2, "S(0),R|P", &the_sharding_type));
     good(reshard_planner_new(NULL, &the_planner));
     good(reshard_plan_new(the_sharding, to, "f32", NULL, &the_plan));
     good(reshard_sharding_free(to));
     good(reshard_messages_new(the_plan, 0, &the_messages));
-    good(reshard_offers_new(groups, 1, &the_offers));
+    good(reshard_groups_new(groups, 1, &the_groups));
     good(reshard_calls_new(the_plan, 0, NULL, NULL, &the_calls));
     good(reshard_checkpoint_open(path, &the_checkpoint));
 }
@@ -303,7 +303,7 @@ static void make(int again) {
                     call(f"{name} {said}", "REFUSED", (at, bad))
             elif what == "list":
                 if (function, name) not in OPTIONAL:
-                    # Nothing lies there, and some is said to.
+                    # A null list with a length above 0.
                     call(f"{name} null", "NULL_POINTER", (at, "NULL"))
                 if "uint8_t" not in type_:
                     call(f"{name} misaligned", "REFUSED", (at, f"({type_})(const void *)&places[0].bytes[1]"))

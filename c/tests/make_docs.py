@@ -1,4 +1,4 @@
-"""Makes one C program of all examples of a page, in their order, and a file of what they say that they print.
+"""Makes one C program of all examples of a page, in their order, and a file of the output that the page gives.
 
     python3 make_docs.py docs/c.md docs.c expected.txt
 """
@@ -11,7 +11,7 @@ with open(page, encoding="utf8") as file:
     blocks = re.findall(r"^```(\w+)\n(.*?)^```", file.read(), flags=re.S | re.M)
 shown = [text for kind, text in blocks if kind == "c"]
 printed = [text for kind, text in blocks if kind == "text"]
-assert len(shown) >= 4 and shown[0].count("\n") <= 5, "the page begins with five lines"
+assert len(shown) >= 4 and shown[0].count("\n") <= 5, "the page must begin with a C example of at most five lines"
 with open(program, "w", encoding="utf8") as file:
     file.write("#include <inttypes.h>\n#include <reshard.h>\n#include <stdio.h>\n#include <stdlib.h>\n\n")
     file.write("int main(void) {\n" + "".join(shown) + "    return reshard_handles() == 0 ? 0 : 1;\n}\n")

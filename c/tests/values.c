@@ -156,7 +156,7 @@ static void meshes_and_types(const reshard_mesh *mesh) {
     const size_t shape[] = {ROWS, COLUMNS}, flat[] = {MOST}, last[] = {1, 3};
     size_t values[RANKS], count, ranks;
     reshard_sharding *sharding = sharded(mesh, "S(0),R"), *view;
-    reshard_type *type;
+    reshard_sharding_type *type;
     reshard_mesh *same;
     int64_t extents[4], strides[4];
     reshard_layout *layout;
@@ -174,16 +174,16 @@ static void meshes_and_types(const reshard_mesh *mesh) {
     ok(reshard_sharding_view(sharding, flat, 1, &view));
     ok(reshard_sharding_local_shape(view, 0, values, RANKS, &count));
     that(count == 1 && values[0] == MOST / 2, "a view");
-    ok(reshard_type_parse(mesh, shape, 2, "S(0),R|P", &type));
+    ok(reshard_sharding_type_parse(mesh, shape, 2, "S(0),R|P", &type));
     ok(reshard_sharding_free(view));
-    ok(reshard_type_gradient(type, &view));
+    ok(reshard_sharding_type_gradient(type, &view));
     ok(reshard_sharding_text(view, text, ROOM, &length));
     that(strcmp(text, "S(0),P(sum)") == 0, "a gradient");
     ok(reshard_layout_parse("(4,2):(1,8)", &layout));
     ok(reshard_layout_modes(layout, extents, strides, 4, &count));
     that(count == 2 && extents[1] == 2 && strides[1] == 8, "modes");
     ok(reshard_layout_free(layout));
-    ok(reshard_type_free(type));
+    ok(reshard_sharding_type_free(type));
     ok(reshard_sharding_free(view));
     ok(reshard_sharding_free(sharding));
     ok(reshard_mesh_free(same));
