@@ -1,13 +1,14 @@
 #!/bin/sh
-# Instructions per operation, counted by callgrind: the same on every run and every machine of one kind, so a change of a
-# few percent shows.
+# Instructions per operation, counted by callgrind: the same on every run and on every machine of one kind, so
+# that a change of a few percent is visible.
 #
 #     benches/instructions.sh layout|sharding|planner|propagation|schedule|program [--check|--write]
 #
-# Prints a table of the operations of that program; with --check compares with the kept counts in
-# benches/layout_instructions.txt or its like for the others and fails where one grew by more than 5 percent; with
-# --write keeps these. A count is the difference between few runs and many, divided by theirs; of a schedule a run is a thousand
-# calls, and it fails too where a call takes more than 20 instructions beyond the same call in a plain loop.
+# Prints a table of the operations of that program. With --check it compares with the stored counts in
+# benches/layout_instructions.txt (or the corresponding file of the others) and fails if one grew by more than
+# 5 percent; with --write it stores the counts. A count is the difference between few runs and many, divided
+# by the difference of the runs. For a schedule a run is a thousand calls, and the check also fails if a call
+# takes more than 20 instructions beyond the same call in a plain loop.
 set -eu
 cd "$(dirname "$0")/.."
 case "${1:-}" in

@@ -1,4 +1,4 @@
-//! Megatron as per-device code: from einsum to a checked boundary, each claim run.
+//! Megatron as per-device code: from einsum to a checked boundary, with every statement executed.
 //!
 //! ```sh
 //! cargo run --example megatron
@@ -11,7 +11,7 @@ use reshard::program::{ComputeRates, Graph, ImplicitRedistribution, Program, Sha
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// The moves that communicate, forward and backward.
+/// Lists the redistributions that communicate, forward and backward.
 fn moves(program: &Program) -> Vec<String> {
     let bytes = |m: &reshard::program::RedistributionRef<'_>| {
         let back = m.backward.map_or(0, |plan| plan.received_bytes());
@@ -28,7 +28,7 @@ fn elaborated(text: &str) -> Result<Program> {
     Ok(ShardingSolver::new().implicit_redistribution(ImplicitRedistribution::Deny).solve(&text.parse()?)?)
 }
 
-/// A layer on one device, and the same with weights that are cut: two einsums, and an activation between them.
+/// A layer with sharded weights, written globally: two einsums, and an activation between them.
 const GLOBAL: &str = "
     mesh tp=4
     x: f32[8,2,16] I
@@ -42,7 +42,7 @@ const GLOBAL: &str = "
     z = square(y)
     loss = sum(z)";
 
-/// The same layer as what one device does: between local and end there are shards, and what goes from one to another is called by its name.
+/// The same layer as per-device code: between local and end values are shards, and collectives are explicit.
 fn local(leaves: &str) -> String {
     format!(
         "
@@ -65,8 +65,9 @@ fn local(leaves: &str) -> String {
 }
 
 fn main() -> Result<()> {
-    // 1. Einsum says who talks to whom: i is summed and cut, so what the ranks have of o are terms; and x, which meets different columns of
-    //    up on every rank, gets terms for a gradient. So the moves of y and x are Megatron's g and f: an all_reduce each, one forward, one backward.
+    // 1. Einsum implies the communication: i is contracted and sharded, so o is partial; and x, which is
+    //   multiplied with different columns of up on every rank, has a partial gradient. So the redistributions
+    //   of y and x are Megatron's g and f: an all_reduce each, one forward, one backward.
     let global = elaborated(GLOBAL)?;
     println!("global:   {}", moves(&global).join("; "));
     assert_eq!(
@@ -79,29 +80,33 @@ fn main() -> Result<()> {
     println!("by hand:  {}", moves(&by_hand).join("; "));
     assert_eq!(moves(&by_hand), moves(&global));
 
-    // 3. The all_reduce forgotten. On one device that is right, so a test there passes; here it is refused, for any number of ranks.
+    // 3. The all_reduce forgotten. On one device that is correct, so a test there passes; here it is an
+    //   error, for any number of ranks.
     for ranks in [1, 4, 64] {
         let text = local("out y: R = o").replace("tp=4", &format!("tp={ranks}"));
         let refused = text.parse::<Graph>().unwrap_err().to_string();
         println!("on {ranks:>2}:    {refused}");
         assert!(refused.ends_with(
-            "y varies over tp and is claimed R: sbi,ih->sbh sums a dim that tp cuts; say P, or all_reduce it"
+            "`y` varies over tp but is declared R: sbi,ih->sbh sums a dim that tp shards; declare P, or all_reduce it"
         ));
     }
 
-    // 4. Or claimed as what it is, terms, and reduced when that is cheaper: here outside, to a shard of the sequence.
+    // 4. Or declared partial, as it is, and reduced later where that is cheaper: here outside, to a shard of
+    //   the sequence.
     let later = local("out p: P = o").replace("z = square(y)", "y: S(0) = p\n    z = square(y)");
     let later = elaborated(&later)?;
-    println!("as terms: {}", moves(&later).join("; "));
+    println!("partial:  {}", moves(&later).join("; "));
     assert_eq!(moves(&later)[1], "P(sum) -> S(0): 768 B forward, 768 B backward");
 
-    // 5. Replicate forward, partial backward: a value that all have is not yet one with which all do the same. As R it may meet different work on
-    //    every rank, so its gradient is summed: an all_reduce backward too, which I does without.
+    // 5. Replicate forward, partial backward: ranks that hold the same value need not do the same work with
+    //   it. As R it may be used for different work on every rank, so its gradient is summed: an all_reduce
+    //   backward too, which I does without.
     let replicate = elaborated(&local("s: R = all_reduce(o)\n      out y: R = s"))?;
     println!("as R:     {}", moves(&replicate).join("; "));
     assert_eq!(moves(&replicate)[1], "P(sum) -> R: 1536 B forward, 1536 B backward");
 
-    // 6. Types are for checking: what a rank runs has none. Its calls are those of one device on local shapes.
+    // 6. Types are for checking: the schedule of a rank has none. Its calls are those of one device on local
+    //   shapes.
     let schedule = by_hand.compile(0, &CompileOptions::default())?;
     let erased = schedule.to_string();
     println!("a rank:\n{}", erased.lines().take(8).collect::<Vec<_>>().join("\n"));

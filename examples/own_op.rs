@@ -1,4 +1,4 @@
-//! An op of a framework's own: its rule in one line, checked by running it, and discovered from the op alone.
+//! A custom op: its rule in one line, checked by running it, and discovered from the op alone.
 //!
 //! ```sh
 //! cargo run --example own_op
@@ -11,7 +11,7 @@ use reshard::ops::rules::{OpCall, OpTable, Rule};
 fn swiglu(local: &LocalView<'_>) -> Result<Vec<Tensor>, String> {
     let (gate, x) = (local.inputs[0], local.inputs[1]);
     if gate.shape != x.shape {
-        return Err("a gate and a value of different shapes".to_owned());
+        return Err("gate and value have different shapes".to_owned());
     }
     let silu = |g: f64| g / (1.0 + (-g).exp());
     let data = gate.data.iter().zip(&x.data).map(|(&g, &v)| silu(g) * v).collect();
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bind = |table: &OpTable| shapes.iter().map(|s| table.op(&call, s)).collect::<Result<Vec<_>, _>>();
     let verifier = Verifier::new("swiglu", swiglu).tolerance(1e-9);
 
-    // A rule that claims too much is refused, with the data that refute it.
+    // A rule with wrong strategies is rejected, with the data that refute it.
     table.add("swiglu", "...,...->... {multilinear}".parse()?);
     println!("wrong:      {}", verifier.verify(&bind(&table)?).unwrap_err());
 
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("right:      {verdict}");
     assert!(verdict.missing.is_empty());
 
-    // Are the shapes and data sharp enough to tell? Every small change of the rule must be caught, or be true.
+    // Are the shapes and data sharp enough? Every small change of the rule must be caught, or be true.
     let mutants = verifier.mutants(&ops, &verdict)?;
     println!(
         "mutants:    {} caught, {} true, {} missed",

@@ -1,8 +1,8 @@
-//! A plan carried out by hand: what a framework with a transport of its own does.
+//! A plan executed by hand, as by a framework with a custom transport.
 //!
-//! A plan says for every rank which blocks of its buffer go to whom, and where what comes from whom lands. Here a
-//! "transport" is a map from (sender, receiver) to the elements that were sent; yours is whatever moves bytes between your
-//! ranks.
+//! A plan lists for every rank the blocks of its buffer that each peer gets, and the offsets of the blocks
+//! that it receives. Here a "transport" is a map from (sender, receiver) to the elements that were sent;
+//! yours is any means to send bytes between your ranks.
 //!
 //!     cargo run --example own_transport
 
@@ -13,7 +13,7 @@ use reshard::layout::Mode;
 use reshard::planner::{Message, Phase};
 use reshard::prelude::*;
 
-/// What is on its way.
+/// The messages in flight.
 type Transport = HashMap<(usize, usize), Vec<u32>>;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -30,7 +30,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Every rank's buffer, phase by phase. There are no partial sums here, so nothing is reduced and nothing filled.
+/// Executes the plan on every rank's buffer, phase by phase.
+///
+/// Without partial values nothing is reduced or filled.
 fn carry_out(plan: &Plan, mut buffers: Vec<Vec<u32>>) -> Result<Vec<Vec<u32>>, Box<dyn std::error::Error>> {
     let ranks = (0..buffers.len()).map(|rank| plan.phases(rank)).collect::<Result<Vec<_>, _>>()?;
     for at in 0..ranks[0].len() {
@@ -59,7 +61,7 @@ fn receive(
         let elements = if message.peer == rank {
             pack(message, buffer)
         } else {
-            transport.remove(&(message.peer, rank)).ok_or("a message did not come")?
+            transport.remove(&(message.peer, rank)).ok_or("a message is missing")?
         };
         unpack(message, &elements, &mut now);
     }
@@ -77,7 +79,7 @@ fn pack(message: &Message, buffer: &[u32]) -> Vec<u32> {
     elements
 }
 
-/// Puts the elements of a message where they belong, in the same order.
+/// Writes the elements of a message to their offsets, in the same order.
 fn unpack(message: &Message, elements: &[u32], buffer: &mut [u32]) {
     let mut next = elements.iter();
     for block in &message.blocks {

@@ -4,12 +4,13 @@
 //! cargo run --example torus
 //! ```
 //!
-//! Rank `r` of `R x C` sits at row `r / C`, column `r % C`, with a link to each of its four neighbours, round the edges. What a
-//! step costs depends on where its group lies, which no list of levels says: `Load::group` does.
+//! Rank `r` of `R x C` is at row `r / C`, column `r % C`, with a link to each of its four neighbours, and the
+//! edges wrap around. The cost of a step depends on the position of its group, which a list of levels cannot
+//! express: `StepTraffic::group` does.
 
 use std::sync::Arc;
 
-use reshard::planner::{CostModel, Level, MinTraffic, StepTraffic, check_cost_model};
+use reshard::planner::{Level, MinTraffic, StepTraffic, check_cost_model};
 use reshard::prelude::*;
 
 /// A torus of `rows x columns` ranks.
@@ -25,7 +26,7 @@ struct Torus {
     levels: [Level; 1],
 }
 
-/// A group along one dimension of the torus: `n` ranks, `stride` apart, on a ring of `ring`.
+/// A group along one dimension of the torus: `n` ranks at a distance of `stride`, on a ring of `ring`.
 struct Line {
     n: usize,
     stride: usize,
@@ -49,7 +50,7 @@ impl Line {
         (if self.is_closed() { 2.0 } else { 1.0 }) / self.stride as f64
     }
 
-    /// How far a message goes on average, if anybody may talk to anybody.
+    /// The average distance of a message between any two ranks.
     fn distance(&self) -> f64 {
         let length = (self.n * self.stride) as f64;
         (if self.is_closed() { length / 4.0 } else { length / 3.0 }).max(0.5)
@@ -82,7 +83,7 @@ impl CostModel for Torus {
         let (bytes, rate) = (load.received_bytes() as f64, self.gbytes_per_s * 1e3);
         let hops: usize = lines.iter().map(|line| (line.n - 1) * line.stride).sum();
         let (hops, wire) = match load.op() {
-            // Rings: every rank passes on what it gets, over all of its links at once.
+            // Rings: every rank forwards the data that it receives, over all of its links at once.
             StepOp::AllGather | StepOp::ReduceScatter => {
                 (hops as f64, bytes / (rate * lines.iter().map(Line::links).sum::<f64>()))
             }
@@ -119,7 +120,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mesh: Mesh = "x=4,y=8".parse()?;
     let torus = Arc::new(Torus::new(4, 8));
     check_cost_model(torus.clone(), &mesh)?;
-    println!("{} keeps the laws of a cost model\n", torus.cache_key());
+    println!("{} has the properties of a cost model\n", torus.cache_key());
 
     let (uniform, torus) = (Planner::new(), Planner::new().cost_model(torus)?);
     for (from, to) in

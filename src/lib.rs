@@ -2,18 +2,20 @@
 //!
 //! # Where to go
 //!
-//! Each crate below is a module here, and each of its types has one path: `reshard::planner::Topology`. What most programs
-//! need is in the [`prelude`].
+//! Each crate below is a module here, and each of its types has one path: `reshard::planner::Topology`. What
+//! most programs need is in the [`prelude`].
 //!
 //! * [`layout`]: where is an element? Layouts, their algebra, [strides in a module](layout::Stride), swizzles.
 //! * [`sharding`]: who holds it? Meshes, placements, shardings, regions, views, notations.
 //! * [`planner`]: how does it get there? Plans, their steps, costs and bounds, networks, caches.
-//! * [`ops`] (feature `program`): what do ops do to shardings? Rules, strategies, propagation.
-//! * [`program`] (feature `program`): is this training step right, and what does it cost? Types of values and gradients, moves, reports.
+//! * [`ops`] (feature `program`): how do ops affect shardings? Rules, strategies, propagation.
+//! * [`program`] (feature `program`): is this training step right, and how much does it cost? Types of values
+//!   and gradients, redistributions, reports.
 //! * [`kernels`]: element types, copies, reductions.
 //! * [`draw`] (feature `draw`): what does it look like? Pictures of all of these, as text, SVG and HTML.
-//! * [`collectives`]: plans carried out, and engines; `mpi`, `nccl` and, with the feature `cuda`, `device` are the others.
-//! * [`glossary`] (feature `draw`, whose items it links to as well): the words, what they mean and whose they are.
+//! * [`collectives`]: running plans, and engines; `mpi`, `nccl` and, with the feature `cuda`, `device` are
+//!   the others.
+//! * [`glossary`] (feature `draw`, as it links to its types): the terminology, with definitions and origins.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "draw")]
@@ -37,7 +39,7 @@ pub use reshard_planner as planner;
 pub use reshard_program as program;
 pub use reshard_sharding as sharding;
 
-/// What most programs need: `use reshard::prelude::*;`.
+/// The imports of most programs: `use reshard::prelude::*;`.
 ///
 /// ```
 /// use reshard::prelude::*;
@@ -51,13 +53,10 @@ pub use reshard_sharding as sharding;
 pub mod prelude {
     pub use reshard_collectives::{Communicator, CompiledPlan, threads};
     pub use reshard_kernels::DType;
-    pub use reshard_layout::Layout;
     #[cfg(feature = "program")]
-    pub use reshard_ops::propagate::{Operand, Propagator};
+    pub use reshard_ops::rules::{OpTable, Rule};
+    pub use reshard_planner::{CostModel, Objective, Plan, Planner, StepOp, Topology};
     #[cfg(feature = "program")]
-    pub use reshard_ops::rules::Op;
-    pub use reshard_planner::{Objective, Plan, Planner, Step, StepOp, Topology};
-    pub use reshard_sharding::{
-        GroupPattern, Mesh, Placement, Placements, ReduceOp, Region, Sharding, ShardingType,
-    };
+    pub use reshard_program::{ComputeRates, Graph, Program, ShardingSolver};
+    pub use reshard_sharding::{Mesh, Placement, Placements, ReduceOp, Sharding, ShardingType};
 }

@@ -1,4 +1,4 @@
-//! What the pages say is there is there: the files, and in docs/laws.md the tests.
+//! Files that the pages mention exist, and so do the tests in docs/reference/properties.
 
 use std::path::{Path, PathBuf};
 
@@ -6,38 +6,56 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The pages, where they are: a package has none.
+/// Returns the pages, where they are: a package has none.
 fn page(name: &str) -> Option<String> {
     std::fs::read_to_string(root().join(name)).ok()
 }
 
-/// What stands between backticks.
+/// Returns the parts of a text between backticks.
 fn quoted(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
 
-/// Files of a row may be said without the folder that its section is about.
-fn found(section: &str, file: &str) -> Option<PathBuf> {
+/// Returns the names of the pages of a folder, in order.
+fn pages(folder: &str) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(root().join(folder)) else { return Vec::new() };
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| Path::new(name).extension().is_some_and(|extension| extension == "md"))
+        .map(|name| format!("{folder}/{name}"))
+        .collect();
+    names.sort();
+    names
+}
+
+/// Rows on layouts name files without their folder.
+fn found(page: &str, file: &str) -> Option<PathBuf> {
     let folders: &[&str] =
-        if section == "Layouts" { &["", "layout/tests/laws", "layout/src/algebra"] } else { &[""] };
+        if page.ends_with("/layouts.md") { &["", "layout/tests/laws", "layout/src/algebra"] } else { &[""] };
     folders.iter().map(|folder| root().join(folder).join(file)).find(|path| path.exists())
 }
 
 #[test]
 fn every_law_has_its_files_and_its_tests() {
-    let Some(page) = page("docs/laws.md") else { return };
-    let (mut section, mut laws, mut wrong) = ("", 0, Vec::new());
-    for line in page.lines() {
-        section = line.strip_prefix("## ").unwrap_or(section);
-        let line = line.replace("\\|", " ");
+    let mut lines = Vec::new();
+    for name in pages("docs/reference/properties") {
+        let Some(text) = page(&name) else { continue };
+        lines.extend(text.lines().map(|line| (name.clone(), line.replace("\\|", " "))));
+    }
+    // A package has no pages.
+    if lines.is_empty() {
+        return;
+    }
+    let (mut laws, mut wrong) = (0, Vec::new());
+    for (name, line) in &lines {
         let cells: Vec<&str> = line.split('|').collect();
         let [.., implemented, tests, ""] = cells[..] else { continue };
         if tests.trim() == "test" || tests.trim().starts_with("---") {
             continue;
         }
         laws += 1;
-        for file in quoted(implemented).into_iter().filter(|name| name.contains(['/', '.'])) {
-            if found(section, file).is_none() {
+        for file in quoted(implemented).into_iter().filter(|file| file.contains(['/', '.'])) {
+            if found(name, file).is_none() {
                 wrong.push(format!("{}: there is no {file}", cells[1].trim()));
             }
         }
@@ -48,7 +66,7 @@ fn every_law_has_its_files_and_its_tests() {
                 files = quoted(named);
             }
             let texts: Vec<String> =
-                files.iter().filter_map(|file| std::fs::read_to_string(found(section, file)?).ok()).collect();
+                files.iter().filter_map(|file| std::fs::read_to_string(found(name, file)?).ok()).collect();
             if texts.len() != files.len() {
                 wrong.push(format!("{}: not all of {files:?} are there", cells[1].trim()));
             }
@@ -62,7 +80,7 @@ fn every_law_has_its_files_and_its_tests() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(laws > 80, "only {laws} rows were read");
+    assert!(laws > 500, "only {laws} rows were read");
 }
 
 /// Paths from the root of the workspace, in backticks.
@@ -81,6 +99,8 @@ fn every_file_that_a_page_names_is_there() {
         "docs/jax.md",
         "docs/planner.md",
         "docs/programs.md",
+        "docs/checking.md",
+        "docs/parallelism.md",
         "docs/propagation.md",
         "docs/random.md",
         "docs/regions.md",
@@ -117,4 +137,22 @@ fn every_file_that_a_page_names_is_there() {
     }
     assert!(wrong.is_empty(), "there is no\n{}", wrong.join("\n"));
     assert!(files > 30 || page("README.md").is_none(), "only {files} paths were read");
+}
+
+/// Absolute links, which work on GitHub and on docs.rs.
+#[test]
+fn every_link_of_the_readme_into_the_repository_has_its_file() {
+    // A package has the README and no pages.
+    let (Some(text), Some(_)) = (page("README.md"), page("CONTRIBUTING.md")) else { return };
+    let mut links = 0;
+    for site in ["github.com/reshard/reshard/blob/", "raw.githubusercontent.com/reshard/reshard/"] {
+        for rest in text.split(site).skip(1) {
+            let path: String =
+                rest.chars().take_while(|c| c.is_ascii_alphanumeric() || "/._-".contains(*c)).collect();
+            let is_there = path.strip_prefix("main/").is_some_and(|file| root().join(file).exists());
+            assert!(is_there, "README.md links to {path}, which does not exist");
+            links += 1;
+        }
+    }
+    assert!(links > 10, "only {links} links were read");
 }

@@ -9,7 +9,7 @@ use reshard_kernels::DType;
 use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
 
-/// The groups of each axis, and of all ranks.
+/// Returns the groups of each axis, and of all ranks.
 fn offers(mesh: &Mesh) -> FrameworkGroups {
     let of_axis = |name: &str| mesh.groups_of_axes(&[name]).expect("an axis").iter().collect::<Vec<_>>();
     let axes: Vec<String> = mesh.axes().iter().map(|axis| axis.name().to_string()).collect();

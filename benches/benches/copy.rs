@@ -1,4 +1,4 @@
-//! Permutations on one thread, beside memcpy of the same bytes.
+//! Permutations on one thread, compared with memcpy of the same bytes.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use reshard_benches::copies::{PERMUTATIONS, permutation};

@@ -1,4 +1,4 @@
-//! The layout algebra, each operation beside a fixed yardstick loop of the same run.
+//! The layout algebra, each operation with a fixed yardstick loop of the same run.
 //!
 //! `yardstick` is a chain of 64 dependent shifts, multiplications and additions and does not change with the library: divide by it to
 //! compare runs.

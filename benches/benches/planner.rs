@@ -1,7 +1,7 @@
-//! How long a plan takes to make, and to find in the cache: a fixed list of pairs by kind of search.
+//! Time to compute a plan, and to find it in the cache: a fixed list of pairs by kind of search.
 //!
-//! One criterion benchmark a kind, over all its pairs in turn, divided by their number; the table of the median, mean and
-//! worst of single pairs goes to stdout before. 8 and 131,072 ranks are asked for the same digits.
+//! One criterion benchmark per kind, over all its pairs in turn, divided by their number. The table of the
+//! median, mean and worst of single pairs is printed before. 8 and 131,072 ranks have the same digits.
 
 use reshard_kernels::DType;
 use std::hint::black_box;
@@ -12,9 +12,9 @@ use reshard_benches::planning::{KINDS, Kind, Terms};
 use reshard_planner::{PlanCache, Planner};
 use reshard_sharding::Sharding;
 
-/// Microseconds of one call, the median and the least of many batches.
+/// Returns microseconds of one call, the median and the least of many batches.
 ///
-/// On a machine that others load, the least is what the work takes and the median what it takes there.
+/// On a shared machine, the least is the time of the work alone and the median the time under that load.
 fn batches_us(calls: u32, mut f: impl FnMut()) -> [f64; 2] {
     let begin = Instant::now();
     f();
@@ -33,14 +33,14 @@ fn batches_us(calls: u32, mut f: impl FnMut()) -> [f64; 2] {
     [times[batches / 2], times[0]]
 }
 
-/// The kind that the cache is asked for.
+/// The kind of problem for the cache benchmark.
 const CACHED: &str = "two_levels";
 
 fn kind(name: &str) -> &'static Kind {
-    KINDS.iter().find(|k| k.name == name).expect("a kind of that name")
+    KINDS.iter().find(|k| k.name == name).expect("a known kind")
 }
 
-/// What is asked without making a plan.
+/// A function of the planner that computes no plan.
 type Question = fn(&Planner, &Sharding, &Sharding) -> f64;
 
 fn table() {
@@ -107,7 +107,7 @@ fn table() {
         let (a, b) = &again[next()];
         black_box(cache.plan(&planner, a, b, DType::F32).expect("a plan"));
     });
-    row("by value, on an equal mesh made again", times, 0.15);
+    row("by value, on an equal but new mesh", times, 0.15);
     let times = batches_us(1000, || {
         let (a, b) = &ids[next()];
         black_box(cache.plan_interned(&by, a, b, DType::F32).expect("a plan"));
@@ -144,7 +144,7 @@ fn bench(c: &mut Criterion) {
         });
     });
     let parsed = &kind(CACHED).shardings()[2];
-    group.bench_function("by value, shardings parsed again", |b| {
+    group.bench_function("by value, shardings re-parsed", |b| {
         b.iter(|| {
             cache
                 .plan(black_box(&planner), black_box(&parsed.0), black_box(&parsed.1), DType::F32)

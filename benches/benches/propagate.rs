@@ -1,4 +1,4 @@
-//! How long propagation takes, uncached: medians over fixed lists of inputs, the worst pair named.
+//! Time of an uncached propagation: medians over fixed lists of inputs, with the worst pair.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use reshard_ops::propagate::{Operand, PropagationCache, Propagator};
 use reshard_ops::rules::Op;
 use reshard_sharding::{Mesh, Sharding};
 
-/// Microseconds of one call: the median of a few batches.
+/// Returns microseconds of one call: the median of a few batches.
 fn median_us(mut f: impl FnMut()) -> f64 {
     f();
     let mut times: Vec<f64> = (0..11)
@@ -27,9 +27,9 @@ fn median_us(mut f: impl FnMut()) -> f64 {
 
 fn table() {
     println!(
-        "| op | axes | terms | pairs | median us | mean us | worst us | worst pair | target us |\n|---|---|---|---|---|---|---|---|---|"
+        "| op | axes | partial | pairs | median us | mean us | worst us | worst pair | target us |\n|---|---|---|---|---|---|---|---|---|"
     );
-    // Of an op and a number of axes, the lists without and with terms follow each other.
+    // For each op and number of axes, the lists without and with partial values follow each other.
     let mut both: Vec<f64> = Vec::new();
     for list in &lists() {
         let p = list.problems().expect("a list");
@@ -75,7 +75,7 @@ fn table() {
     }
 }
 
-/// What a cache takes, by value and by handle, in nanoseconds.
+/// Times a cache hit, by value and by handle, in nanoseconds.
 fn cached() {
     let p = lists()[4].problems().expect("a list");
     let cache = PropagationCache::new(Propagator::new(), 1024);
@@ -100,7 +100,7 @@ fn cached() {
     println!("cache: by value {:.0} ns, by handle {:.0} ns", by_value * 1e3 / calls, by_handle * 1e3 / calls);
 }
 
-/// `cat` of a thousand inputs, with one sharding and with three.
+/// Times `cat` of a thousand inputs, with one sharding and with three.
 fn cat() {
     let mesh: Mesh = "x=2,y=2".parse().expect("a mesh");
     let shapes: Vec<&[usize]> = vec![&[64, 64]; 1000];
@@ -117,7 +117,7 @@ fn cat() {
     }
 }
 
-/// The forward graph of a transformer, with an empty cache every time.
+/// Times the forward graph of a transformer, with an empty cache every time.
 fn transformer() {
     for scheme in &SCHEMES {
         let (graph, _) = graph(scheme).expect("a graph");

@@ -1,6 +1,6 @@
 //! Random numbers on one thread: a whole tensor, and shards of it of the same number of elements.
 //!
-//! Beside JAX: `benches/peers/random_jax.py`.
+//! For comparison with JAX: `benches/peers/random_jax.py`.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use reshard_kernels::DType;
@@ -26,7 +26,7 @@ fn random(c: &mut Criterion) {
     };
     run("threefry bits u32", &threefry, Draw::Bits, DType::U32, &[ELEMENTS], &one);
     run("threefry uniform f32", &threefry, uniform, DType::F32, &[ELEMENTS], &one);
-    // f32[1024,4096] cut S(1) over 4: rows of 1024. f32[2^20,4] over 4: single columns, and over 2: pairs.
+    // f32[1024,4096] with S(1) over 4: rows of 1024. f32[2^20,4] over 4: single columns, and over 2: pairs.
     let rows: Vec<IndexRun> =
         (0..1024).map(|row| IndexRun { start: row * 4096 + 1024, len: 1024, stride: 1 }).collect();
     run("threefry uniform f32, rows of 1024", &threefry, uniform, DType::F32, &[1024, 4096], &rows);

@@ -1,5 +1,5 @@
-//! Redistributions of 64 MiB on 8 ranks as threads, beside memcpy of the same bytes by the same threads; and small ones,
-//! where only the overhead is left, beside a bare barrier.
+//! Redistributions of 64 MiB on 8 ranks as threads, compared with memcpy of the same bytes by the same
+//! threads. Small ones, in which only the overhead is left, are compared with a bare barrier.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use reshard_benches::redistribution::{PROMISED, Ready, SHAPE, Span, plan, second
 use reshard_collectives::threads::{ThreadCommunicator, World};
 use reshard_collectives::{CompiledPlan, Error};
 
-/// The time that all ranks together need for `iterations` calls.
+/// Returns the time that all ranks jointly need for `iterations` calls.
 fn timed(
     world: &mut World,
     iterations: u64,
@@ -52,7 +52,7 @@ fn small(c: &mut Criterion) {
     let mut group = c.benchmark_group("overhead, 8 ranks");
     let mut world = World::new(8).expect("8 threads");
     let pair = ("S(0),S(0)", "S(1),S(1)");
-    group.bench_function("a barrier and an all-to-all of 8 x 8 items", |b| {
+    group.bench_function("a barrier and an all-to-all of 8 x 8 elements", |b| {
         b.iter_custom(|n| timed(&mut world, n, &[8, 8], pair, Ready::redistribute));
     });
     group.bench_function("a barrier", |b| {

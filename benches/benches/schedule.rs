@@ -1,4 +1,4 @@
-//! How long a call of a schedule takes, beside the same call by a plain loop and a propagation of its op out of a cache.
+//! Time of a schedule's call, compared with the same call in a plain loop and a cached propagation of its op.
 
 use std::hint::black_box;
 
@@ -9,7 +9,7 @@ use reshard_benches::scheduling::{
 };
 use reshard_ops::propagate::{PropagationCache, Propagator};
 
-/// A thousand times the same of each.
+/// Times a thousand calls of each variant.
 fn calls(c: &mut Criterion) {
     let mut group = c.benchmark_group("a call");
     group.throughput(Throughput::Elements(CALLS as u64));

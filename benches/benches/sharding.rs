@@ -1,4 +1,4 @@
-//! What a framework asks per operator call: building a sharding, decoding it, a view, a group, equality.
+//! Work of a framework per operator call: building a sharding, decoding it, a view, a group, equality.
 
 use std::hint::black_box;
 

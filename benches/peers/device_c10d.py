@@ -1,11 +1,11 @@
-"""Plans over PyTorch's NCCL groups: every shard that `reshard.torch.redistribute_local` makes on a GPU, against slices of the whole.
+"""Compares `reshard.torch.redistribute_local` over PyTorch's NCCL groups on a GPU with slices of the whole.
 
     python3 benches/peers/device_c10d.py [RANKS ..]        (torch with CUDA and NCCL, reshard, and `definition` of its tests)
 
-2 and 4 ranks if not said.
+Runs with 2 and 4 ranks by default.
 
-All ranks are processes on one GPU, which is good for what is right and not for what is fast. Any PyTorch whose device meshes have
-`get_group` will do.
+All ranks are processes on one GPU, which tests correctness but not speed. Any PyTorch whose device meshes
+have `get_group` works.
 """
 
 import itertools
@@ -46,7 +46,7 @@ def rank(extents):
     done = 0
     for shape, dtype in itertools.product(SHAPES, [torch.float32, torch.bfloat16, torch.int64, torch.uint8]):
         whole = whole_of(shape, dtype)
-        # Terms of u8 would wrap around.
+        # Partial values of u8 would wrap around.
         for before in itertools.product(texts if dtype != torch.uint8 else plain, repeat=len(extents)):
             for after in itertools.product(plain, repeat=len(extents)):
                 from_, to = (Sharding(mesh, list(shape), ",".join(texts[one] for one in placements)) for placements in (before, after))
@@ -68,7 +68,7 @@ def start(size):
     for number in range(size):
         own = {
             "RANK": str(number), "LOCAL_RANK": "0", "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-            # Ranks of one host may not share a GPU; so they say that they are several hosts.
+            # Ranks of one host may not share a GPU, so they present themselves as several hosts.
             "NCCL_HOSTID": f"reshard-{number}", "NCCL_SOCKET_IFNAME": "lo", "NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_MAX_CTAS": "2",
         }
         ranks.append(subprocess.Popen([sys.executable, __file__, "--rank", str(size)], env={**os.environ, **own}))
@@ -82,7 +82,7 @@ def main():
     failed = [size for size in sizes if any(start(size))]
     if failed:
         sys.exit(f"plans over NCCL failed with {failed} ranks")
-    print(f"ROW | reshard.torch over PyTorch's NCCL groups, {' and '.join(map(str, sizes))} processes on one GPU | every shard equal | kept |")
+    print(f"ROW | reshard.torch over PyTorch's NCCL groups, {' and '.join(map(str, sizes))} processes on one GPU | every shard equal | passed |")
 
 
 main()

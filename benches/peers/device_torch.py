@@ -1,9 +1,10 @@
-"""Times torch's `permute().contiguous()` on a GPU, beside the table `copies` of the example `device_speed`.
+"""Times torch's `permute().contiguous()` on a GPU, to compare with the table `copies` of `device_speed`.
 
     python3 benches/peers/device_torch.py [MIB [OURS]]        (torch with CUDA; OURS: a file with that table)
 
-Bytes count once read and once written; figures are medians of 15 runs timed by the device, with nothing left in its caches,
-as ratios to `clone()` of the same bytes. With OURS it fails where ours is slower by more than 5 %, or has no such row.
+Bytes count once read and once written; figures are medians of 15 runs timed by the device, with nothing left
+in its caches, as ratios to `clone()` of the same bytes. With OURS it fails if ours is slower by more than 5
+%, or has no such row.
 """
 
 import statistics
@@ -11,7 +12,7 @@ import sys
 
 import torch
 
-# What is read before a timed run: more than the caches of a device hold.
+# Bytes that are read before a timed run: more than the caches of a device hold.
 CACHES = torch.zeros(32 << 20, dtype=torch.int64, device="cuda")
 
 
@@ -43,7 +44,7 @@ def main():
     total = (int(sys.argv[1]) if len(sys.argv) > 1 else 1024) << 20
     ours = table(sys.argv[2]) if len(sys.argv) > 2 else None
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {total >> 20} MiB\n")
-    print("| permutation | item | GB/s | of clone() | ours, GB/s | ours to torch's |\n|---|---|---|---|---|---|")
+    print("| permutation | element | GB/s | of clone() | ours, GB/s | ours to torch's |\n|---|---|---|---|---|---|")
     ratios = []
     for dtype, item in [(torch.float32, 4), (torch.bfloat16, 2)]:
         n = total // item
@@ -59,17 +60,17 @@ def main():
             out = torch.empty([extents[d] for d in order], dtype=dtype, device="cuda")
             theirs, base = ms(lambda: out.copy_(x.permute(order))), ms(lambda: x.clone())
             speed = 2 * total / theirs / 1e6
-            beside = "| |"
+            compared = "| |"
             if ours is not None:
                 if (name, item) not in ours:
                     sys.exit(f"{sys.argv[2]} has no row for {name} of {item} bytes")
                 ratios.append(ours[name, item] / speed)
-                beside = f"{ours[name, item]:.0f} | {ratios[-1]:.2f} |"
-            print(f"| {name} | {item} | {speed:.0f} | {base / theirs:.2f} | {beside}")
+                compared = f"{ours[name, item]:.0f} | {ratios[-1]:.2f} |"
+            print(f"| {name} | {item} | {speed:.0f} | {base / theirs:.2f} | {compared}")
     if ratios:
         slower = sum(ratio < 0.95 for ratio in ratios)
         found = f"{len(ratios)} permutations, worst {min(ratios):.2f} of torch's speed; {slower} missed"
-        print(f"ROW | torch's permute().contiguous() beside them | never slower by more than 5 % | {found} |")
+        print(f"ROW | compared with torch's permute().contiguous() | never slower by more than 5 % | {found} |")
         if slower:
             sys.exit("a promise was missed")
 

@@ -1,4 +1,4 @@
-// What CuTe C++ answers and how long it takes, on the host, with run-time integers.
+// Answers and times of CuTe C++, on the host, with run-time integers.
 //
 //     python3 -m venv venv
 //     venv/bin/pip install --no-deps nvidia-cutlass==4.2.0.0 nvidia-cuda-runtime-cu12==12.9.79 \
@@ -20,7 +20,7 @@
 
 using namespace cute;
 
-// An integer that the compiler does not know.
+// An integer that the compiler cannot know.
 static int hide(int value) {
     asm volatile("" : "+r"(value));
     return value;

@@ -1,12 +1,12 @@
-"""Times and checks the layout algebra of pycute and tensor-layouts, beside the yardstick of the Rust benches.
+"""Times and checks the layout algebra of pycute and tensor-layouts, with the yardstick of the Rust benches.
 
     python3 -m venv venv
     venv/bin/pip install --no-deps nvidia-cutlass==4.2.0.0 tensor-layouts==0.3.2
     venv/bin/python benches/peers/layout_peers.py [CASES.jsonl]
 
-pycute is a module of the package nvidia-cutlass (the package named pycute is another project). Figures are medians of
-repeated runs on one thread. With the file of questions it also counts right, wrong and refused answers; a layout is
-compared as a function, and a refusal is right where there is no answer.
+pycute is a module of the package nvidia-cutlass (the package named pycute is another project). Figures are
+medians of repeated runs on one thread. With the file of cases it also counts right, wrong and rejected
+answers; a layout is compared as a function, and a rejection is right if there is no answer.
 """
 
 import ast
@@ -95,7 +95,7 @@ def peers():
         functions = {n: getattr(tl, n) for n in names}
         functions["composition"] = tl.compose
         found.append(Peer("tensor-layouts", tl.Layout, functions, tl.size, lambda layout, i: layout(i)))
-        # Its second argument of coalesce means something else.
+        # Its second argument of coalesce is a different parameter.
         found[-1].profiles = False
     except ImportError:
         print("tensor-layouts is not installed (pip install tensor-layouts)")
@@ -136,10 +136,10 @@ def answer(peer, case):
     try:
         result = peer.functions[name](*operands)
         values = [peer.at(result, i) for i in range(peer.size(result))]
-    except Exception:  # noqa: BLE001 - whatever it raises, it refused
-        return "right" if case["expect"] != "layout" else "refused what exists"
+    except Exception:  # noqa: BLE001 - any exception counts as a rejection
+        return "right" if case["expect"] != "layout" else "rejected a valid case"
     if case["expect"] != "layout":
-        return "answered what does not exist" if case["expect"] != "out_of_domain" else "answered beyond the domain"
+        return "answered an invalid case" if case["expect"] != "out_of_domain" else "answered beyond the domain"
     if name in ("right_inverse", "left_inverse"):
         a = peer.operand(case["A"])
         size = peer.size(a)
@@ -177,7 +177,7 @@ def main():
             for case in cases:
                 verdict = answer(peer, case)
                 counts[verdict] = counts.get(verdict, 0) + 1
-            print(f"{peer.name}, {len(cases)} questions:", ", ".join(f"{n} {v}" for v, n in sorted(counts.items())))
+            print(f"{peer.name}, {len(cases)} cases:", ", ".join(f"{n} {v}" for v, n in sorted(counts.items())))
 
 
 if __name__ == "__main__":

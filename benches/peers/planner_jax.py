@@ -1,13 +1,13 @@
-"""Times what jax takes to partition a redistribution, on pairs without partial sums like those of `benches/planner.rs`.
+"""Times the partitioning of redistributions in jax, on pairs without partial sums as in `benches/planner.rs`.
 
     python3 -m venv venv
     venv/bin/pip install jax
     venv/bin/python benches/peers/planner_jax.py [PAIRS]
 
-Neither Shardy nor GSPMD plans apart from a compilation, so the time is that of lowering and compiling the identity from one
-sharding to the other on 8 host devices, and beside it that of the identity between equal shardings, which plans nothing.
-Milliseconds: median, mean and worst over the pairs. Pairs in which every axis changes, drawn at fixed distances from all
-of them, as in `benches/src/planning.rs`.
+Neither Shardy nor GSPMD plans outside of a compilation. The time is therefore that of lowering and compiling
+the identity from one sharding to the other on 8 host devices, next to that of the identity between equal
+shardings, which plans nothing. Milliseconds: median, mean and worst over the pairs. Pairs in which every axis
+changes, drawn at fixed distances from all of them, as in `benches/src/planning.rs`.
 """
 
 import itertools

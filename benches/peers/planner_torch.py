@@ -4,10 +4,10 @@
     venv/bin/pip install torch
     venv/bin/python benches/peers/planner_torch.py [PAIRS]
 
-One process stands for the mesh by the fake process group; nothing communicates. Both planners of torch 2.15 are timed: the
-greedy one, axis by axis, which is its default, and the search over placements. Figures are microseconds per plan: the
-median, mean and worst over the pairs. Pairs in which every axis changes, drawn at fixed distances from all of
-them, as in `benches/src/planning.rs`.
+One process stands for the mesh by the fake process group; nothing communicates. Both planners of torch 2.15
+are timed: the greedy one, axis by axis, which is its default, and the search over placements. Figures are
+microseconds per plan: the median, mean and worst over the pairs. Pairs in which every axis changes, drawn at
+fixed distances from all of them, as in `benches/src/planning.rs`.
 """
 
 import itertools
@@ -56,7 +56,7 @@ def time_us(function, budget=0.2):
 def planners(mesh):
     """The two planning functions: name and a function of two specs."""
     meta = TensorMeta(torch.Size(SHAPE), (SHAPE[1], 1), torch.float32)
-    # A planner keeps what it learnt: each plan gets its own.
+    # A planner caches its results, so each plan gets a new one.
     fresh = lambda: planning.DTensorRedistributePlanner(mesh, meta)
     return {
         "greedy": lambda a, b: fresh().generate_greedy_transform_infos(a, b),
@@ -66,7 +66,7 @@ def planners(mesh):
 
 def main():
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 24
-    print("| torch", torch.__version__, "| pairs | median us | mean us | worst us | refused |\n|---|---|---|---|---|---|")
+    print("| torch", torch.__version__, "| pairs | median us | mean us | worst us | rejected |\n|---|---|---|---|---|---|")
     for sizes in ((2, 2, 2), (2, 2, 2, 2)):
         world = 1
         for n in sizes:
@@ -74,21 +74,21 @@ def main():
         dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)
         mesh = init_device_mesh("cpu", sizes, mesh_dim_names=tuple("xyzw"[: len(sizes)]))
         for name, plan in planners(mesh).items():
-            for terms in ("none", "source", "target"):
-                times, refused = [], 0
-                for a, b in pairs(len(sizes), terms, count):
+            for partial in ("none", "source", "target"):
+                times, rejected = [], 0
+                for a, b in pairs(len(sizes), partial, count):
                     source, target = spec(mesh, a), spec(mesh, b)
                     try:
                         plan(source, target)
                     except Exception as error:
-                        refused += 1
+                        rejected += 1
                         if "-v" in sys.argv:
                             print(a, b, error)
                         continue
                     times.append(time_us(lambda: plan(source, target)))
                 figures = [f(times) if times else float("nan") for f in (statistics.median, statistics.mean, max)]
-                print(f"| {name}, {sizes}, partial: {terms} | {len(times)} | " +
-                      " | ".join(f"{x:.0f}" for x in figures) + f" | {refused} |")
+                print(f"| {name}, {sizes}, partial: {partial} | {len(times)} | " +
+                      " | ".join(f"{x:.0f}" for x in figures) + f" | {rejected} |")
         dist.destroy_process_group()
 
 

@@ -1,15 +1,16 @@
-"""Times how torch's DTensor chooses the strategy of an op, on the inputs of `benches/src/propagating.rs`.
+"""Times the choice of an op's strategy in torch's DTensor, on the inputs of `benches/src/propagating.rs`.
 
     python3 -m venv venv
     venv/bin/pip install torch
     venv/bin/python benches/peers/propagate_torch.py [SECONDS]
 
-One process stands for the mesh by the fake process group; nothing communicates. Meshes of 1 to 5 axes of 2 ranks, two
-inputs of 1024 x 1024 elements, each axis one of R, S(0), S(1), P: all pairs, or 64 of them spread evenly. Timed is
-`propagate_op_sharding_non_cached` on a schema of the op, whose inner caches stay warm, and `propagate_op_sharding` on the
-same schema when its answer is in the cache (where an answer takes seconds, of one pair). Where all pairs would take longer
-than SECONDS (default 60) for an op and a mesh, fewer are taken, spread evenly; the table says how many. Figures are
-microseconds: the median, mean and worst over the pairs, each the least of its runs.
+One process stands for the mesh by the fake process group; nothing communicates. Meshes of 1 to 5 axes of 2
+ranks, two inputs of 1024 x 1024 elements, each axis one of R, S(0), S(1), P: all pairs, or 64 of them spread
+evenly. The timed calls are `propagate_op_sharding_non_cached` on a schema of the op, whose inner caches stay
+warm, and `propagate_op_sharding` on the same schema when its answer is in the cache (of one pair, if an
+answer takes seconds). If all pairs would take longer than SECONDS (default 60) for an op and a mesh, fewer
+are taken, spread evenly; the table has their number. Figures are microseconds: the median, mean and worst
+over the pairs, each the least of its runs.
 """
 
 import statistics
@@ -72,7 +73,7 @@ def row(times):
 
 def main():
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
-    print(f"| torch {torch.__version__} | pairs | refused | uncached: median us | mean us | worst us "
+    print(f"| torch {torch.__version__} | pairs | rejected | uncached: median us | mean us | worst us "
           "| cached: median us | mean us | worst us |\n|---|---|---|---|---|---|---|---|---|")
     for axes in range(1, 6):
         dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2**axes)
@@ -80,9 +81,9 @@ def main():
         propagator = DTensor._op_dispatcher.sharding_propagator
         for name, op in OPS.items():
             every = pairs(axes)
-            uncached, cached, refused, taken = [], [], 0, 0.0
+            uncached, cached, rejected, taken = [], [], 0, 0.0
             schema_of = lambda a, b: OpSchema(op, (spec(mesh, a), spec(mesh, b)), {})
-            # The first question of an op on a mesh also imports and registers.
+            # The first call of an op on a mesh also imports and registers.
             propagator.propagate_op_sharding_non_cached(schema_of(*every[0]))
             warm = once(lambda: propagator.propagate_op_sharding_non_cached(schema_of(*every[0])))
             chosen = spread(every, max(4, min(len(every), int(seconds * 1e6 / (2 * warm)))))
@@ -92,7 +93,7 @@ def main():
                 try:
                     first = once(ask)
                 except Exception as error:
-                    refused += 1
+                    rejected += 1
                     if "-v" in sys.argv:
                         print(a, b, error)
                     continue
@@ -102,7 +103,7 @@ def main():
                     hit = lambda: propagator.propagate_op_sharding(schema)
                     hit()
                     cached.append(min(once(hit) for _ in range(200)))
-            print(f"| {name}, {axes} axes | {len(uncached)} of {len(every)} | {refused} | {row(uncached)} | {row(cached)} |", flush=True)
+            print(f"| {name}, {axes} axes | {len(uncached)} of {len(every)} | {rejected} | {row(uncached)} | {row(cached)} |", flush=True)
         dist.destroy_process_group()
 
 

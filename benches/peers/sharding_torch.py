@@ -1,11 +1,11 @@
-"""Times what torch's DTensor does per operator call with its shardings, beside the yardstick of `benches/sharding.rs`.
+"""Times torch's DTensor sharding work per operator call, with the yardstick of `benches/sharding.rs`.
 
     python3 -m venv venv
     venv/bin/pip install torch
     venv/bin/python benches/peers/sharding_torch.py
 
-One process stands for a mesh (dp=4, cp=2, tp=8) by the fake process group. Figures are medians of repeated runs on one
-thread, in microseconds; nothing communicates.
+One process stands for a mesh (dp=4, cp=2, tp=8) by the fake process group. Figures are medians of repeated
+runs on one thread, in microseconds; nothing communicates.
 """
 
 import statistics
@@ -37,7 +37,7 @@ VIEWS = {"flatten": (4096 * 1024, 8192), "split": (4096, 1024, 64, 128)}
 def median_us(function, seconds=0.2):
     try:
         function()
-    except Exception as error:  # what a case is refused with is printed in place of its time
+    except Exception as error:  # the error of a failed case is printed instead of its time
         return f"refused: {type(error).__name__}"
     number, taken = timeit.Timer(function).autorange()
     number = max(1, int(number * seconds / taken / 15))

@@ -1,4 +1,4 @@
-//! Permutations of a tensor in one address space, and what memcpy does with the same bytes.
+//! Permutations of a tensor in one address space, compared with memcpy of the same bytes.
 
 use std::time::Instant;
 
@@ -7,10 +7,10 @@ use reshard_layout::Mode;
 
 use crate::Ratios;
 
-/// A permutation of a row-major tensor: its name, the shape, the source dim of each target dim, bytes of an item.
+/// A permutation of a row-major tensor: name, shape, source dim of each target dim, bytes of an element.
 pub type Permutation = (&'static str, &'static [usize], &'static [usize], usize);
 
-/// What is measured, of 64 to 256 MiB each.
+/// The measured permutations, of 64 to 256 MiB each.
 pub const PERMUTATIONS: [Permutation; 7] = [
     ("2-D f32", &[8192, 8192], &[1, 0], 4),
     ("2-D bf16", &[8192, 8192], &[1, 0], 2),
@@ -21,7 +21,7 @@ pub const PERMUTATIONS: [Permutation; 7] = [
     ("(2,1,0) f32", &[512, 256, 512], &[2, 1, 0], 4),
 ];
 
-/// The copy that permutes: target dim `k` is source dim `order[k]`, both sides row-major.
+/// Returns the copy that permutes: target dim `k` is source dim `order[k]`, both sides row-major.
 pub fn permutation(shape: &[usize], order: &[usize], item_bytes: usize) -> Result<PreparedCopy, Error> {
     let strides = |shape: &[usize]| {
         let mut strides = vec![1i64; shape.len()];
@@ -37,7 +37,7 @@ pub fn permutation(shape: &[usize], order: &[usize], item_bytes: usize) -> Resul
     PreparedCopy::new(&LoopNest::new(0, 0, modes), item_bytes)
 }
 
-/// Memcpy and the permutation in turn, so many times, on one thread.
+/// Times memcpy and the permutation in turn, `turns` times, on one thread.
 pub fn measure(copy: &PreparedCopy, turns: usize) -> Result<Ratios, Error> {
     let (source, mut target) = (vec![1u8; copy.bytes()], vec![2u8; copy.bytes()]);
     let mut pairs = Vec::with_capacity(turns);

@@ -1,26 +1,26 @@
-//! A training step of 24 transformer layers: read, differentiated and typed, and what it comes to.
+//! A training step of 24 transformer layers: parsing, differentiation, types, and the report.
 
 use reshard_program::{ComputeRates, Error, Graph, ImplicitRedistribution, ShardingSolver};
 
-/// The step as a program: every move of forward is written, those of backward are to be chosen.
+/// The step as a program, with all redistributions of forward; those of backward are chosen by the solver.
 pub const TEXT: &str = include_str!("../layers.txt");
 
-/// How far it is taken.
+/// The last stage of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// Its text is read.
+    /// The text is parsed.
     Read,
-    /// It is differentiated and typed, and every move of backward chosen.
+    /// It is differentiated and typed, and every redistribution of backward is chosen.
     Checked,
-    /// What it communicates, computes and holds is known.
+    /// Its communication, computation and memory are known.
     Reported,
 }
 
 impl Until {
-    /// All of them, each further than the one before.
+    /// All stages, in order.
     pub const ALL: [Until; 3] = [Until::Read, Until::Checked, Until::Reported];
 
-    /// What it is called in tables.
+    /// Returns the name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Until::Read => "layers_read",
@@ -29,7 +29,9 @@ impl Until {
         }
     }
 
-    /// Goes so far once, from nothing; how many values, items or moves there are then.
+    /// Runs up to this stage from scratch, and returns a size of its result.
+    ///
+    /// The size is the number of values, statements or redistributions.
     pub fn run(self) -> Result<usize, Error> {
         let graph: Graph = TEXT.parse()?;
         if self == Until::Read {

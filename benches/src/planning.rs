@@ -1,45 +1,46 @@
-//! The fixed lists of questions that the planner is measured with.
+//! The fixed lists of problems for the planner's benchmarks.
 //!
-//! A list is drawn from *all* pairs of placements over its axes, in a fixed order and at fixed distances, so that nobody
-//! chose its members: every pair in which some axis changes, or every one in which each does (so that every digit of the
-//! mesh moves), with or without partial sums, and of those every so many.
+//! A list is drawn from *all* pairs of placements over its axes, in a fixed order and at fixed distances, so
+//! that its members are not hand-picked. The pairs are those in which some axis changes, or those in which
+//! each does (so that every digit of the mesh is redistributed), with or without partial sums. The list is an
+//! even sample of them.
 
 use reshard_planner::{Objective, Planner, Topology};
 use reshard_sharding::{Mesh, Sharding};
 
-/// Which pairs of placements a list is drawn from.
+/// The pairs of placements that a list is drawn from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Terms {
     /// Nothing is partial.
     None,
-    /// The source owes a reduction, the target nothing.
+    /// The source is partial, the target is not.
     InSource,
-    /// The target owes one.
+    /// The target is partial, the source is not.
     InTarget,
-    /// Something is partial in the source or the target.
+    /// The source or the target is partial.
     Somewhere,
 }
 
-/// A kind of question, and what it should take at most.
+/// A kind of problem, and the target time of planning it.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
     /// A name without spaces.
     pub name: &'static str,
-    /// What it is, in words.
+    /// A description for tables.
     pub title: &'static str,
     /// The mesh.
     pub mesh: &'static str,
     /// The extents of the tensor.
     pub shape: &'static [usize],
-    /// Which pairs.
+    /// The placements of its pairs.
     pub terms: Terms,
-    /// Whether every axis changes, or some.
+    /// `true` if every axis changes, `false` if at least one does.
     pub every_axis: bool,
-    /// How many of them.
+    /// The number of pairs.
     pub pairs: usize,
     /// The planner.
     pub planner: fn() -> Planner,
-    /// What the median should take at most, in microseconds.
+    /// The target of the median time, in microseconds.
     pub target_us: f64,
 }
 
@@ -224,7 +225,7 @@ pub const KINDS: &[Kind] = &[
 ];
 
 impl Kind {
-    /// The pairs of placements that the list is drawn from, in the order of counting.
+    /// Returns the pairs of placements that the list is drawn from, in counting order.
     fn all_pairs(&self, axes: usize) -> Vec<(String, String)> {
         const CHOICES: [&str; 4] = ["R", "S(0)", "S(1)", "P"];
         let words = CHOICES.len().pow(axes as u32);
@@ -251,19 +252,19 @@ impl Kind {
         all
     }
 
-    /// The pairs of the list, as text.
+    /// Returns the pairs of the list, as text.
     pub fn texts(&self) -> Vec<(String, String)> {
         let axes = self.mesh.split(',').count();
         let all = self.all_pairs(axes);
-        // The middles of as many equal parts.
+        // The middles of `pairs` equal parts.
         (0..self.pairs).map(|i| all[(2 * i + 1) * all.len() / (2 * self.pairs)].clone()).collect()
     }
 
-    /// The pairs of the list.
+    /// Returns the pairs of the list.
     ///
     /// # Panics
     ///
-    /// If a table above is not one of meshes and shapes that divide.
+    /// If a table above has an invalid mesh, or a shape that does not divide.
     pub fn shardings(&self) -> Vec<(Sharding, Sharding)> {
         let mesh: Mesh = self.mesh.parse().expect("a mesh");
         let parse = |p: &str| Sharding::parse(&mesh, self.shape, p).expect("a sharding");

@@ -9,22 +9,22 @@ use reshard_sharding::{Mesh, Sharding};
 /// One list.
 #[derive(Clone, Copy, Debug)]
 pub struct List {
-    /// `mm` or `add`.
+    /// The name of the op: `mm` or `add`.
     pub op: &'static str,
     /// Its rule.
     pub rule: &'static str,
     /// The number of mesh axes, of 2 ranks each.
     pub axes: usize,
-    /// Whether every pair holds terms of sums on some axis, or none does.
+    /// `true` if every pair has partial values on some axis, `false` if none has.
     pub terms: bool,
-    /// The promise, in microseconds.
+    /// The target time, in microseconds.
     pub target_us: f64,
 }
 
 const OPS: [(&str, &str); 2] = [("mm", "mk,kn->mn"), ("add", "...,...->... {linear, increasing}")];
 const TARGETS_US: [f64; 5] = [5.0, 15.0, 40.0, 150.0, 600.0];
 
-/// All of them.
+/// Returns all lists.
 pub fn lists() -> Vec<List> {
     let mut all = Vec::new();
     for (op, rule) in OPS {
@@ -35,7 +35,10 @@ pub fn lists() -> Vec<List> {
     all
 }
 
-/// The most pairs of a list: all pairs of placements out of R, S(0), S(1) and P, or so many drawn by a fixed generator.
+/// Maximum number of pairs of a list.
+///
+/// A list has all pairs of the placements R, S(0), S(1) and P, or a sample of this size. The sample is drawn
+/// by a fixed generator.
 const PAIRS: usize = 48;
 
 /// The mesh, the op and the inputs of a list.
@@ -50,12 +53,12 @@ pub struct Problems {
 }
 
 impl List {
-    /// `mm_3` or `mm_3_terms`.
+    /// Returns the name: `mm_3` or `mm_3_terms`.
     pub fn name(&self) -> String {
         format!("{}_{}{}", self.op, self.axes, if self.terms { "_terms" } else { "" })
     }
 
-    /// What is timed.
+    /// Returns the problems that are timed.
     pub fn problems(&self) -> Result<Problems, Error> {
         let names = ["a", "b", "c", "d", "e"];
         let mesh = Mesh::new(names[..self.axes].iter().map(|n| (*n, 2)))?;
@@ -78,7 +81,7 @@ impl List {
             |code: u64| Sharding::parse(&mesh, &shape, &text(code)).map(|s| Operand::new(DType::F32, s));
         let has_terms = |code: &u64| (0..2 * self.axes).any(|axis| code >> (2 * axis) & 3 == 3);
         let mut picked: Vec<u64> = codes.into_iter().filter(|c| has_terms(c) == self.terms).collect();
-        // All pairs of two axes are more than so many: every fifth or so.
+        // All pairs of two axes are more than the maximum: about every fifth is used.
         let step = if all <= 256 { picked.len().div_ceil(PAIRS) } else { 1 };
         picked = picked.into_iter().step_by(step).take(PAIRS).collect();
         let inputs = picked

@@ -1,4 +1,4 @@
-//! Redistributions on the threads engine, and what plain memcpy does with the same bytes and threads.
+//! Redistributions on the threads engine, compared with memcpy of the same bytes by the same threads.
 
 use std::time::Instant;
 
@@ -10,17 +10,19 @@ use reshard_sharding::{Mesh, Sharding};
 
 use crate::Ratios;
 
-/// The redistributions whose speed is promised: from, to. The tensor is 4096 x 4096 of f32, the mesh `dp=2,tp=4`.
+/// The redistributions with a promised speed: from, to.
+///
+/// The tensor is 4096 x 4096 of f32, the mesh `dp=2,tp=4`.
 pub const PROMISED: [(&str, &str); 4] =
     [("S(0),R", "R,S(1)"), ("S(0),S(1)", "S(1),S(0)"), ("S(0),S(0)", "S(1),S(1)"), ("S(0),R", "S(1),R")];
 
-/// And the least ratio of bytes landed per second to memcpy's.
+/// The minimum ratio of bytes received per second to memcpy's.
 pub const PROMISED_RATIO: f64 = 0.5;
 
 /// The shape of the tensor: 64 MiB of f32.
 pub const SHAPE: [usize; 2] = [4096, 4096];
 
-/// The plan between two shardings of a tensor of f32 on `dp=2,tp=4`.
+/// Returns the plan between two shardings of a tensor of f32 on `dp=2,tp=4`.
 pub fn plan(shape: &[usize], from: &str, to: &str) -> Result<Plan, reshard_planner::Error> {
     let mesh = Mesh::new([("dp", 2), ("tp", 4)])?;
     let (from, to) = (Sharding::parse(&mesh, shape, from)?, Sharding::parse(&mesh, shape, to)?);
@@ -54,7 +56,7 @@ impl Ready {
         comm.barrier(&self.all)
     }
 
-    /// One redistribution after a barrier: when this rank began and ended.
+    /// Runs one redistribution after a barrier; returns the time at which this rank began and ended.
     pub fn redistribute(&mut self, comm: &mut ThreadCommunicator) -> Result<Span, Error> {
         self.meet(comm)?;
         let begin = Instant::now();
@@ -62,7 +64,7 @@ impl Ready {
         Ok((begin, Instant::now()))
     }
 
-    /// One plain copy, after a barrier, of as many bytes as land in the target.
+    /// Runs one plain copy, after a barrier, of as many bytes as the target receives.
     pub fn memcpy(&mut self, comm: &mut ThreadCommunicator) -> Result<Span, Error> {
         self.meet(comm)?;
         let begin = Instant::now();
@@ -71,18 +73,20 @@ impl Ready {
     }
 }
 
-/// When a rank began and ended.
+/// The times at which a rank began and ended.
 pub type Span = (Instant, Instant);
 
-/// Seconds from the first rank's begin to the last rank's end. With more ranks than processors the first has finished
-/// before the last is even woken, so no rank's own clock tells.
+/// Returns the seconds from the first rank's begin to the last rank's end.
+///
+/// With more ranks than processors the first has finished before the last is even woken, so no rank's clock
+/// shows it.
 pub fn seconds(ranks: impl Iterator<Item = Span> + Clone) -> f64 {
     let begin = ranks.clone().map(|span| span.0).min();
     let end = ranks.map(|span| span.1).max();
     begin.zip(end).map_or(f64::NAN, |(begin, end)| (end - begin).as_secs_f64())
 }
 
-/// Memcpy and redistribution in turn, so many times.
+/// Times memcpy and redistribution in turn, `turns` times.
 pub fn measure(world: &mut World, plan: &Plan, turns: usize) -> Result<Ratios, Error> {
     let results = world.run(|comm| {
         let mut ready = Ready::new(plan, comm)?;

@@ -1,12 +1,13 @@
-//! What is timed of schedules: a thousand calls of a kernel that does almost nothing, run as a schedule and by a loop.
+//! Overhead of schedules: a thousand calls of a kernel that does almost nothing, run as a schedule and by a
+//! loop.
 //!
 //! ```text
-//! scheduled   Prepared::run over the instructions of a program
-//! plain       for (kernel, args) in list { kernels.run(kernel, args, arena)? }       the same kernels, the same args
+//! scheduled   PreparedSchedule::run over the instructions of a program
+//! plain       for (kernel, args) in list { kernels.run(kernel, args, arena)? }     the same kernels and args
 //! ```
 //!
-//! What the first takes more than the second is what a schedule costs a call. The same for exchanges, whose posts and waits do
-//! almost nothing too.
+//! The difference between the two is the cost of a schedule per call. The same is measured for exchanges,
+//! whose posts and waits do almost nothing either.
 
 use reshard_program::schedule::{
     ArenaSlice, CompileOptions, ExchangeEngine, Instruction, Kernels, LocalCall, PreparedSchedule, Schedule,
@@ -14,10 +15,10 @@ use reshard_program::schedule::{
 };
 use reshard_program::{Error, Program};
 
-/// The calls of a program, and the posts and waits of the one with exchanges.
+/// The number of calls of a program, and of posts and waits of the one with exchanges.
 pub const CALLS: usize = 1000;
 
-/// Sums, each an operand of the next; or values that are cut anew, which are copies on the rank itself.
+/// Returns a program of chained sums, or one of repeated slices, which are copies on the rank itself.
 pub fn program(exchanging: bool) -> Result<Program, Error> {
     let statement = |n: usize| match (exchanging, n) {
         (true, _) => format!("c{n}: S(1) = a"),
@@ -29,15 +30,15 @@ pub fn program(exchanging: bool) -> Result<Program, Error> {
     lines.join("\n").parse()
 }
 
-/// What a kernel refuses: args that are not in the arena.
+/// The error of a kernel for arguments outside of the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outside;
 
-/// One byte of what is written becomes one of what is read, and one more.
+/// A kernel that reads one byte and writes it, incremented, to another.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Touching;
 
-/// No bytes of an arena that has none of them.
+/// Copies one byte, incremented; an error if the arena is too short.
 fn touch(from: &ArenaSlice, to: &ArenaSlice, arena: &mut [u8]) -> Result<(), Outside> {
     let read = *arena.get(from.offset).ok_or(Outside)?;
     *arena.get_mut(to.offset).ok_or(Outside)? = read.wrapping_add(1);
@@ -52,7 +53,7 @@ impl Kernels for Touching {
         Ok(0)
     }
 
-    // A framework's kernel is behind a call.
+    // A framework's kernel costs a function call.
     #[inline(never)]
     fn run(&mut self, _: u32, args: &[ArenaSlice], arena: &mut [u8]) -> Result<(), Outside> {
         match args {
@@ -81,10 +82,10 @@ impl ExchangeEngine for Touching {
     }
 }
 
-/// A call as a hand-written loop has it.
+/// A call as in a hand-written loop.
 pub type PlainCall = (u32, [ArenaSlice; 3]);
 
-/// The calls of a schedule, for a loop over them.
+/// Returns the calls of a schedule, for a loop over them.
 pub fn plain_calls(schedule: &Schedule) -> Vec<PlainCall> {
     let mut list = Vec::new();
     for instr in schedule.instructions() {
@@ -99,23 +100,23 @@ pub fn plain_calls(schedule: &Schedule) -> Vec<PlainCall> {
     list
 }
 
-/// Rank 1's part, whose cuts are copies.
+/// Returns rank 1's schedule, whose slices are copies.
 pub fn schedule(exchanging: bool) -> Result<Schedule, Error> {
     program(exchanging)?.compile(1, &CompileOptions::default())
 }
 
-/// The schedule ready to be run.
+/// Prepares the schedule.
 pub fn prepared(schedule: &Schedule) -> Result<PreparedSchedule<'_>, Outside> {
     schedule.prepare(&mut Touching, &mut Touching)
 }
 
-/// Runs it.
+/// Runs the schedule.
 #[inline(never)]
 pub fn scheduled(prepared: &PreparedSchedule<'_>, arena: &mut [u8]) -> Result<(), Outside> {
     prepared.run(&mut Touching, &mut Touching, arena)
 }
 
-/// The same calls without a schedule.
+/// Runs the same calls without a schedule.
 #[inline(never)]
 pub fn plain(calls: &[PlainCall], arena: &mut [u8]) -> Result<(), Outside> {
     for (kernel, args) in calls {
@@ -124,7 +125,7 @@ pub fn plain(calls: &[PlainCall], arena: &mut [u8]) -> Result<(), Outside> {
     Ok(())
 }
 
-/// The same exchanges without a schedule, each waited for after its post.
+/// Runs the same exchanges without a schedule, each waited for after its post.
 #[inline(never)]
 pub fn plain_exchanges(transfers: &[Transfer], arena: &mut [u8]) -> Result<(), Outside> {
     for transfer in transfers {

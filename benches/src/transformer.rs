@@ -6,7 +6,7 @@ use reshard_ops::propagate::{Graph, Operand, Value};
 use reshard_ops::rules::Op;
 use reshard_sharding::{Mesh, Sharding};
 
-/// How the tensors of a model lie on a mesh.
+/// The shardings of a model's tensors on a mesh.
 #[derive(Clone, Copy, Debug)]
 pub struct Scheme {
     /// Its name.
@@ -15,9 +15,9 @@ pub struct Scheme {
     pub mesh: &'static str,
     /// Activations `[batch, sequence, model]`.
     pub activations: &'static str,
-    /// Weights `[in, out]` whose outputs are sharded, and those whose inputs are.
+    /// Weights `[in, out]` whose outputs are sharded.
     pub columns: &'static str,
-    /// See `columns`.
+    /// Weights `[in, out]` whose inputs are sharded.
     pub rows: &'static str,
     /// Vectors of the norms.
     pub vectors: &'static str,
@@ -50,7 +50,7 @@ const MODEL: usize = 2048;
 const HEADS: usize = 16;
 const HIDDEN: usize = 8192;
 
-/// The graph; its last value is the residual stream after all layers.
+/// Returns the graph; its last value is the residual stream after all layers.
 pub fn graph(scheme: &Scheme) -> Result<(Graph, Value), Error> {
     let mesh: Mesh = scheme.mesh.parse()?;
     let mut graph = Graph::new(&mesh);
@@ -97,7 +97,7 @@ pub fn graph(scheme: &Scheme) -> Result<(Graph, Value), Error> {
         let merged = run(&merge, &[attended])?;
         let y = run(&square, &[merged, wo])?;
         x = run(&add, &[x, y])?;
-        // As models do: the residual stream keeps its sharding.
+        // As in models, the residual stream retains its sharding.
         graph.constrain(x, residual.clone())?;
         let mut run = |op: &Op, inputs: &[Value]| graph.apply(op, inputs).map(|out| out[0]);
         let h = run(&norm, &[x, k])?;

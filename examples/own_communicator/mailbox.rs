@@ -1,8 +1,8 @@
-//! A communicator of one's own: ranks that share no memory and send each other letters through channels.
+//! A custom communicator: ranks that share no memory and send each other letters through channels.
 //!
-//! An exchange is: pack a letter for everyone who takes something from here; take what is for oneself; wait for each
-//! letter, and unpack it. What a rank can get wrong in these few lines has a name in [`Habit`], so that one can see that
-//! the contract notices.
+//! An exchange has three parts: pack a letter for every receiver; take the rank's own data; wait for each
+//! letter, and unpack it. The mistakes that a rank can make in these few lines have names in [`Habit`], to
+//! show that the contract notices.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -13,50 +13,50 @@ use reshard_collectives::{
 };
 use reshard_kernels::{CombineOp, PreparedCombine, PreparedCopy};
 
-/// How a rank does its work: right, or wrong in one way.
+/// The behaviour of a rank: correct, or wrong in one respect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Habit {
-    /// As the contract says.
+    /// Follows the contract.
     Sound,
-    /// Takes what lands here from the last to the first.
+    /// Unpacks received data from the last message to the first.
     Backwards,
     /// Takes the letter of the next peer for this peer's.
     WrongPeer,
     /// Loses the last byte of each letter.
     LosesLastByte,
-    /// Sums where the least is asked for.
+    /// Sums where the minimum is requested.
     WrongOp,
-    /// Writes to a target only when the exchange is carried out for the first time.
+    /// Writes to a target only when the exchange is executed for the first time.
     StaleTarget,
-    /// Puts the blocks of an all-gather one behind the other in the order of the ranks.
+    /// Stores the blocks of an all-gather contiguously in the order of the ranks.
     OrderOfRanks,
-    /// Does not fill what nothing lands in.
+    /// Does not fill the elements that no message writes.
     ForgetsToFill,
     /// Does not divide averages.
     ForgetsToDivide,
-    /// Adds its own term first, wherever it comes in the order.
+    /// Adds its own partial value first, whatever its position in the order.
     OwnTermFirst,
-    /// Takes it for granted that all ranks mean the same plan.
+    /// Assumes without a check that all ranks have the same plan.
     NeverAgrees,
-    /// Waits for nobody where nothing moves.
+    /// Does not synchronize in an exchange without data.
     NeverMeets,
-    /// Knows no letters of more than one piece.
+    /// Ignores letters of more than one block.
     OnePiece,
-    /// Says that it is done, and has done nothing.
+    /// Reports success without doing anything.
     SaysDone,
-    /// Leaves one rank's term out of each reduction.
+    /// Omits one rank's partial value from each reduction.
     DropsARank,
     /// Unpacks each letter twice.
     Twice,
     /// Unpacks the letter of the run before.
     OneBehind,
-    /// Comes when nobody waits any more.
+    /// Arrives after the others have timed out.
     TooLate,
     /// Flips a bit of each letter.
     OtherData,
     /// Sends letters that lack a byte.
     ShortLetters,
-    /// Tells the others a plan that it does not mean.
+    /// Sends the others a fingerprint of another plan.
     WrongFingerprint,
 }
 
@@ -89,10 +89,10 @@ impl Habit {
 /// A packed message: who sent it, of which exchange, and the bytes.
 type Letter = (usize, u64, Vec<u8>);
 
-/// What letters are about in which ranks compare their plans.
+/// The tag of letters in which ranks compare their plans.
 const AGREEMENT: u64 = u64::MAX;
 
-/// A rank with a mailbox and everybody's address.
+/// A rank with a mailbox and the addresses of all ranks.
 #[derive(Debug)]
 pub struct Mailbox {
     rank: usize,
@@ -101,9 +101,9 @@ pub struct Mailbox {
     addresses: Vec<Sender<Letter>>,
     habit: Habit,
     time_out: Duration,
-    /// Tags of exchanges that were carried out before.
+    /// Tags of exchanges that were executed before.
     seen: HashSet<u64>,
-    /// The last letter of each peer and exchange, for those who are behind.
+    /// The last letter of each peer and exchange, for [`Habit::OneBehind`].
     before: HashMap<(usize, u64), Vec<u8>>,
 }
 
@@ -117,7 +117,7 @@ pub struct Posted<'a> {
 }
 
 impl Mailbox {
-    /// A mailbox for each of so many ranks.
+    /// Makes a mailbox for each of `size` ranks.
     pub fn all(size: usize, habit: Habit) -> Vec<Mailbox> {
         let (addresses, inboxes): (Vec<_>, Vec<_>) = (0..size).map(|_| channel()).unzip();
         let mailbox = |(rank, inbox)| Mailbox {
@@ -133,13 +133,13 @@ impl Mailbox {
         inboxes.into_iter().enumerate().map(mailbox).collect()
     }
 
-    /// What this rank does from now on.
+    /// Sets the behaviour of this rank from now on.
     #[allow(dead_code, reason = "for tests that have this module")]
     pub fn set_habit(&mut self, habit: Habit) {
         self.habit = habit;
     }
 
-    /// How long a letter is waited for from now on.
+    /// Sets the time to wait for a letter from now on.
     #[allow(dead_code, reason = "for tests that have this module")]
     pub fn set_time_out(&mut self, time_out: Duration) {
         self.time_out = time_out;
@@ -167,7 +167,7 @@ impl Mailbox {
         }
     }
 
-    /// What a receive brings, as a letter; what comes from oneself is read where it lies.
+    /// Fetches the data of a receive as a letter; data of the rank itself is read from the source instead.
     fn letter(&mut self, receive: &ReceiveMessage, exchange: &Exchange) -> Result<Vec<u8>, Error> {
         let mut peer = receive.peer();
         if self.habit == Habit::WrongPeer && exchange.members().len() > 2 {
@@ -215,7 +215,7 @@ impl Mailbox {
         if self.habit == Habit::OnePiece && receive.pieces().len() > 1 {
             return Ok(());
         }
-        if self.habit == Habit::WrongOp && receive.moves().iter().any(least) {
+        if self.habit == Habit::WrongOp && receive.ops().iter().any(least) {
             return combine(receive, CombineOp::Sum, &letter, target);
         }
         if self.habit == Habit::Twice {
@@ -224,7 +224,7 @@ impl Mailbox {
         receive.unpack(target, &letter)
     }
 
-    /// A reduction that begins with this rank's own term, whoever comes first in the order.
+    /// Reduces with this rank's partial value first, whatever the order.
     fn own_term_first(
         &mut self,
         exchange: &Exchange,
@@ -245,7 +245,7 @@ impl Mailbox {
     }
 }
 
-/// Combines a letter into the target with this op, whatever the moves say.
+/// Combines a letter into the target with this op, in place of the requested one.
 fn combine(receive: &ReceiveMessage, op: CombineOp, letter: &[u8], target: &mut [u8]) -> Result<(), Error> {
     let mut start = 0;
     for piece in receive.pieces() {
@@ -261,7 +261,7 @@ fn combine(receive: &ReceiveMessage, op: CombineOp, letter: &[u8], target: &mut 
     Ok(())
 }
 
-/// Puts the blocks of an all-gather, which lie where they should, one behind the other in the order of the ranks.
+/// Reorders the blocks of an all-gather, which are at their correct offsets, contiguously by rank.
 fn sort_by_rank(exchange: &Exchange, target: &mut [u8]) {
     if let Some(Collective::AllGather { theirs, .. }) = exchange.collective() {
         let blocks: Vec<u8> = theirs.iter().flat_map(|block| target[block.clone()].to_vec()).collect();
@@ -305,7 +305,7 @@ impl Communicator for Mailbox {
         let mut tags = Vec::new();
         for peer in others() {
             let mut tag = [0; 8];
-            // All letters about agreements are as long.
+            // All agreement letters have the same length.
             tag.copy_from_slice(&self.fetch(peer, AGREEMENT, exchange)?);
             tags.push((peer, u64::from_ne_bytes(tag)));
         }
@@ -321,7 +321,7 @@ impl Communicator for Mailbox {
     ) -> Result<Posted<'a>, Error> {
         exchange.check_rank(self.rank, self.size())?;
         exchange.check_buffers(source.len(), target.len())?;
-        // Who is as late as everybody else is not late.
+        // Only the even ranks are late: if all were equally late, none would be.
         if self.habit == Habit::TooLate && self.rank.is_multiple_of(2) && !exchange.is_local() {
             std::thread::sleep(self.time_out * 2);
         }
@@ -344,7 +344,7 @@ impl Communicator for Mailbox {
 }
 
 impl Mailbox {
-    /// Makes the target of what comes.
+    /// Makes the target of the received letters.
     fn carry_out(&mut self, exchange: &Exchange, source: &[u8], target: &mut [u8]) -> Result<(), Error> {
         if self.habit == Habit::SaysDone {
             return Ok(());

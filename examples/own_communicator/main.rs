@@ -1,4 +1,4 @@
-//! A communicator of one's own, and the contract that it keeps; with an argument, one that does not.
+//! A custom communicator that fulfils the contract; with an argument, one that does not.
 //!
 //!     cargo run --release --example own_communicator
 //!     cargo run --release --example own_communicator -- OwnTermFirst
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some(name) => Habit::WRONG
             .into_iter()
             .find(|habit| format!("{habit:?}") == name)
-            .ok_or_else(|| format!("{name} is none of {:?}", Habit::WRONG))?,
+            .ok_or_else(|| format!("unknown habit {name}; expected one of {:?}", Habit::WRONG))?,
     };
     let ranks: Vec<_> = Mailbox::all(4, habit)
         .into_iter()

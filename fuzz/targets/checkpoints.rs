@@ -1,12 +1,12 @@
-//! Reads arbitrary manifests and specs of checkpoints: no panic, and what is read is written and read again.
+//! Reads arbitrary manifests and specs of checkpoints: no panic, and parsed values round-trip.
 
 use reshard_checkpoint::{PlacementSpec, manifest_again};
 
-/// Looks at a text, and says whether it is either.
+/// Checks a text, and returns `true` if it is either.
 pub(crate) fn run(text: &str) -> bool {
     let spec = text.parse::<PlacementSpec>();
     if let Ok(spec) = &spec {
-        let again: PlacementSpec = spec.to_string().parse().expect("what is printed is read");
+        let again: PlacementSpec = spec.to_string().parse().expect("its text is valid");
         assert_eq!(again, *spec);
     }
     let manifest = manifest_again(text.as_bytes());

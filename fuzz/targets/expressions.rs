@@ -1,4 +1,4 @@
-//! Reads and evaluates arbitrary expressions: no panic, no overflow, and what is printed is read again.
+//! Reads and evaluates arbitrary expressions: no panic, no overflow, and printed values parse back.
 
 use reshard_layout::expression::{Expression, Value, evaluate};
 use reshard_layout::{AxisStride, Layout, NamedLayout, NamedPoint, reference};
@@ -6,7 +6,7 @@ use reshard_layout::{AxisStride, Layout, NamedLayout, NamedPoint, reference};
 /// Up to this size values are compared with the definition.
 const SMALL: i64 = 4096;
 
-/// Looks at a text, and says whether it has a value.
+/// Checks a text, and returns `true` if it has a value.
 pub(crate) fn run(text: &str) -> bool {
     let Ok(expression) = text.parse::<Expression>() else {
         let error = text.parse::<Expression>().expect_err("the same again");
@@ -14,7 +14,7 @@ pub(crate) fn run(text: &str) -> bool {
         assert!(error.render().len() < 10_000);
         return false;
     };
-    let again: Expression = expression.to_string().parse().expect("what is printed is read");
+    let again: Expression = expression.to_string().parse().expect("its text is valid");
     assert_eq!(again, expression);
     let value = expression.evaluate();
     match &value {
@@ -32,7 +32,7 @@ pub(crate) fn run(text: &str) -> bool {
             assert_eq!(named.to_string().parse::<NamedLayout>().as_ref(), Ok(named.as_ref()));
             assert_eq!(evaluate(&named.to_string()), Ok(Value::Named(named.clone())));
             let shortest = named.try_map(|layout| Ok(layout.coalesce())).expect("it fits");
-            assert!(shortest.same_function(named));
+            assert!(shortest.is_equivalent(named));
         }
         Ok(Value::Pairs(pairs)) => {
             assert_eq!(

@@ -1,4 +1,4 @@
-//! Reads arbitrary meshes and groups: no panic, and what is read is printed and read again.
+//! Reads arbitrary meshes and groups: no panic, and parsed values round-trip.
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use reshard_sharding::notation::ReplicaGroups;
 use reshard_sharding::{AxisName, Error, GroupPattern, Mesh, ProcessGroup, ProcessGroups};
 
-/// What is read is printed and read again.
+/// Checks that a parsed value round-trips.
 fn comes_back<T: FromStr<Err = Error> + Display + PartialEq + Debug>(text: &str) -> Option<T> {
     match text.parse::<T>() {
         Ok(value) => {
@@ -20,7 +20,7 @@ fn comes_back<T: FromStr<Err = Error> + Display + PartialEq + Debug>(text: &str)
     }
 }
 
-/// Looks at a text, and says whether it is any of them.
+/// Checks a text, and returns `true` if it is any of them.
 pub(crate) fn run(text: &str) -> bool {
     let groups = [
         comes_back::<ReplicaGroups>(text).is_some(),
@@ -30,7 +30,7 @@ pub(crate) fn run(text: &str) -> bool {
         AxisName::new(text).is_ok(),
     ];
     let Some(mesh) = comes_back::<Mesh>(text) else { return groups.contains(&true) };
-    if let Ok(text) = mesh.shardy() {
+    if let Ok(text) = mesh.to_shardy() {
         assert_eq!(text.parse::<Mesh>().as_ref(), Ok(&mesh));
     }
     if let Some(rank) = mesh.ranks().next() {

@@ -6,10 +6,10 @@ use reshard_cli::Console;
 
 const SUBCOMMANDS: [&str; 5] = ["shards", "plan", "view", "propagate", "layout"];
 
-/// Numbers of more digits make answers long, which is not what is looked for.
+/// Limit on the digits of numbers: larger numbers make answers long, which is not the target.
 const DIGITS: usize = 4;
 
-/// Looks at a batch, and says whether anything in it is answered; `None` where it is not looked at.
+/// Checks a batch, and returns `true` if any request is answered; `None` where it is skipped.
 pub(crate) fn run(data: &[u8]) -> Option<bool> {
     let [pick, lines @ ..] = data else { return None };
     if lines.split(|b| !b.is_ascii_digit()).any(|run| run.len() > DIGITS) {

@@ -1,8 +1,8 @@
-//! Reads arbitrary rules, calls and strategies: no panic, and what is read is printed and read again.
+//! Reads arbitrary rules, calls and strategies: no panic, and parsed values round-trip.
 
 use reshard_ops::rules::{OpCall, Rule, Strategy};
 
-/// Looks at a text, and says whether it is any of them.
+/// Checks a text, and returns `true` if it is any of them.
 pub(crate) fn run(text: &str) -> bool {
     let (rule, call, strategy) = (text.parse::<Rule>(), text.parse::<OpCall>(), text.parse::<Strategy>());
     if let Ok(rule) = &rule {

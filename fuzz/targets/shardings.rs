@@ -1,4 +1,5 @@
-//! Reads arbitrary shardings in every notation: no panic, and what is read is printed and read again in each that holds it.
+//! Reads arbitrary shardings in every notation: no panic, and parsed values round-trip in each notation that
+//! holds them.
 //!
 //! The first two characters pick a mesh and a shape.
 
@@ -8,7 +9,7 @@ use reshard_sharding::{Mesh, Placement, Placements, Sharding};
 const MESHES: [&str; 8] = ["", "x=2", "x=1", "x=2,y=3", "x=2,y=2", "x=4,y=2", "x=2,y=2,z=2", "x=2:1,y=2:2"];
 const SHAPES: [&[usize]; 8] = [&[], &[8], &[5], &[0], &[4, 6], &[7, 12], &[2, 3, 4], &[11, 1, 16]];
 
-/// What is read is printed and read again.
+/// Checks that a parsed value round-trips.
 macro_rules! comes_back {
     ($($kind:ty),*; $text:expr) => {$(
         if let Ok(value) = $text.parse::<$kind>() {
@@ -17,7 +18,7 @@ macro_rules! comes_back {
     )*};
 }
 
-/// Looks at a text, and says whether it is one of the shape and the mesh.
+/// Checks a text, and returns `true` if it is a sharding of the shape and the mesh.
 pub(crate) fn run(data: &[u8]) -> bool {
     let [mesh, shape, text @ ..] = data else { return false };
     let Ok(text) = std::str::from_utf8(text) else { return false };

@@ -1,10 +1,10 @@
-//! What existing planners do with the same redistributions, beside this one; prints the tables of
-//! `docs/benchmarks.md`.
+//! Compares existing planners with this one on the same redistributions; prints the tables of
+//! `docs/reference/benchmarks/other_planners.md`.
 //!
-//! The peers' figures are in `sharding/planner/tests/data/peer_plans.jsonl`, one pair of shardings a line: bytes of the worst
-//! rank and the number of collectives. Pairs are counted where something must move (a bound above 0); a plan without a
-//! collective there is not valid, and is counted apart. Bytes are relative to the bound: the total over all pairs, and
-//! the worst pair.
+//! The peers' figures are in `sharding/planner/tests/data/peer_plans.jsonl`, one pair of shardings per line:
+//! bytes of the worst rank and the number of collectives. Pairs are counted if data must be transferred (a
+//! bound above 0); a plan without a collective is then not valid, and is counted separately. Bytes are
+//! relative to the bound: the total over all pairs, and the worst pair.
 
 use reshard_kernels::DType;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ const PEERS: [(&str, &str); 6] = [
     ("torch_flat_graph", "torch graph, flattened meshes"),
 ];
 
-/// What one planner does with the pairs of one mesh.
+/// The results of one planner for the pairs of one mesh.
 #[derive(Default)]
 struct Sums {
     pairs: u32,
@@ -50,7 +50,7 @@ impl Sums {
     }
 }
 
-/// Mesh, whether partial sums are involved, planner.
+/// Mesh, `true` if partial sums are involved, planner.
 type Cell = (String, bool, String);
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -84,7 +84,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let number = |suffix: &str| row[format!("{key}_{suffix}")].as_f64();
             match (number("bytes"), number("collectives")) {
                 (Some(received), Some(steps)) => add(title, received, steps),
-                // It was asked, and what it answered is not valid.
+                // The planner ran, and its plan is not valid.
                 (_, _) if row.get(format!("{key}_bytes")).is_some() => add(title, 0.0, 0.0),
                 (_, _) => {}
             }
@@ -105,6 +105,6 @@ fn main() -> Result<(), Box<dyn Error>> {
             "| `{mesh}` | {partial} | {who} | {pairs} | {ratio:.3} | {worst:.2} | {steps:.2} | {invalid} |"
         )?;
     }
-    writeln!(out, "\n{unbounded} pairs more have no bound or need not move.")?;
+    writeln!(out, "\n{unbounded} more pairs have no bound or need no redistribution.")?;
     Ok(())
 }

@@ -80,7 +80,7 @@ fn main() -> ExitCode {
                 operation(times);
                 return ExitCode::SUCCESS;
             }
-            eprintln!("there is no operation {name}, or {times} is not a number");
+            eprintln!("unknown operation {name}, or {times} is not a number");
             ExitCode::from(2)
         }
         _ => {

@@ -1,11 +1,12 @@
-//! The MPI engine against the bare MPI calls, in turns in one job; exits with 1 if a promised ratio is missed.
+//! Compares the MPI engine with the bare MPI calls, in turns in one job; exits with 1 if a promised ratio is
+//! missed.
 //!
 //! ```text
 //! mpirun -n 4 target/release/mpi_against_bare
 //! ```
 //!
-//! Every rank's large buffer has 64 MiB. A turn is a barrier, then the call; its time is that of the slowest rank. The
-//! median of the ratios of neighbouring turns counts, which of the two comes first alternates.
+//! Every rank's large buffer has 64 MiB. A turn is a barrier, then the call; its time is that of the slowest
+//! rank. The result is the median of the ratios of neighbouring turns; the order of the two alternates.
 
 use std::io::{Write, stdout};
 use std::process::ExitCode;
@@ -23,7 +24,7 @@ use reshard_sharding::{Mesh, Sharding};
 const TURNS: usize = 31;
 /// Elements of the large buffer: 64 MiB of f32.
 const LARGE: usize = 16 << 20;
-/// The promise: at most so many times the bare call's time.
+/// The maximum ratio to the bare call's time.
 const PROMISED: f64 = 1.2;
 
 /// A bare call.
@@ -68,7 +69,7 @@ fn cases(ranks: usize) -> Vec<Case> {
 /// Bytes per element.
 const ITEM: usize = size_of::<f32>();
 
-/// Milliseconds of one turn: of the slowest rank.
+/// Returns milliseconds of one turn, of the slowest rank.
 fn turn(comm: &mut Comm, call: impl FnOnce(&mut Comm)) -> f64 {
     let all: Vec<usize> = (0..comm.size()).collect();
     comm.barrier(&all).expect("all ranks come");
@@ -94,7 +95,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let (rank, ranks) = (comm.rank(), comm.size());
     if rank == 0 {
         writeln!(stdout(), "{ranks} ranks, {TURNS} turns, {}", mpi::environment::library_version()?)?;
-        writeln!(stdout(), "| what | bare ms | ours ms | ratio | promised | kept |")?;
+        writeln!(stdout(), "| what | bare ms | ours ms | ratio | promised | reached |")?;
         writeln!(stdout(), "|---|---|---|---|---|---|")?;
     }
     let mut kept = true;
@@ -122,7 +123,8 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
                 }
             }
         }
-        // Sums of small integers are exact in any order; the columns of a matrix are not what a bare call leaves.
+        // Sums of small integers are exact in any order; a bare call does not produce the columns of a
+        // matrix.
         let same = !case.promised || bytes_of(&bare_target) == target;
         let same = comm.share(&[u64::from(same)])?.concat().into_iter().all(|same| same == 1);
         // The first turn warms up.

@@ -1,7 +1,7 @@
-//! What an exchange costs beside a bare barrier of the same ranks; prints a table.
+//! Cost of an exchange, compared with a bare barrier of the same ranks; prints a table.
 //!
-//! Each is repeated many times in a row by all ranks, in turns, and of each the median and the least turn counts: the least
-//! is what it takes on a machine that does nothing else.
+//! Each is repeated many times in a row by all ranks, in turns. The table has the median and the least turn:
+//! the least is the time on an idle machine.
 
 use std::io::{Write, stdout};
 use std::time::Instant;
@@ -25,7 +25,7 @@ fn microseconds(turn: &mut dyn FnMut() -> Result<(), Error>) -> Result<f64, Erro
     Ok(begin.elapsed().as_secs_f64() * 1e6 / TIMES as f64)
 }
 
-/// Of each turn the time of a barrier, and of the exchange, in microseconds.
+/// Returns for each turn the time of a barrier, and of the exchange, in microseconds.
 fn measure(comm: &mut ThreadCommunicator, compiled: &CompiledPlan) -> Result<Vec<(f64, f64)>, Error> {
     let mut scratch = compiled.scratch(comm)?;
     let (source, mut target) = (vec![1; compiled.source_bytes()], vec![0; compiled.target_bytes()]);
@@ -49,7 +49,7 @@ fn median_and_least(mut values: Vec<f64>) -> (f64, f64) {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     writeln!(
         stdout(),
-        "| exchange of 64 items per rank | ranks | barrier, us: median, least | exchange | median ratio of a turn |"
+        "| exchange of 64 elements per rank | ranks | barrier, us: median, least | exchange | median ratio of a turn |"
     )?;
     writeln!(stdout(), "|---|---|---|---|---|")?;
     for ranks in [2, 4, 8] {

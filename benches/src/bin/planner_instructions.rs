@@ -1,5 +1,5 @@
-//! Makes a number of plans of one kind of question, for counting instructions: of all pairs of its list in turn. `bound_` and
-//! a kind only bounds their time.
+//! Plans the problems of one kind, for counting instructions: all pairs of its list in turn. `bound_` and a
+//! kind only bounds their time.
 //!
 //! ```text
 //! planner_instructions --list
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use reshard_benches::planning::KINDS;
 
-/// What the names of bounds begin with.
+/// Prefix of the names of bounds.
 const BOUND: &str = "bound_";
 
 /// Kinds whose bounds are counted.
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
                 }
                 return ExitCode::SUCCESS;
             }
-            eprintln!("there is no kind {name}, or {plans} is not a number");
+            eprintln!("unknown kind {name}, or {plans} is not a number");
             ExitCode::from(2)
         }
         _ => {

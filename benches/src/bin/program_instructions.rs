@@ -30,7 +30,7 @@ fn main() -> ExitCode {
                 }
                 return ExitCode::SUCCESS;
             }
-            eprintln!("there is no {name}, or {times} is not a number");
+            eprintln!("unknown operation {name}, or {times} is not a number");
             ExitCode::from(2)
         }
         _ => {

@@ -1,4 +1,4 @@
-//! Makes a number of choices of one list, for counting instructions: of all its pairs of inputs in turn.
+//! Chooses strategies for one list, for counting instructions: for all its pairs of inputs in turn.
 //!
 //! ```text
 //! propagation_instructions --list
@@ -16,7 +16,7 @@ use reshard_ops::propagate::Propagator;
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    // Five axes with terms take too long under callgrind.
+    // Five axes with partial values take too long under callgrind.
     let counted: Vec<_> = lists().into_iter().filter(|l| !l.terms || l.axes < 4).collect();
     match arguments[..] {
         ["--list"] => {
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
                 }
                 return ExitCode::SUCCESS;
             }
-            eprintln!("there is no list {name}, or {choices} is not a number");
+            eprintln!("unknown list {name}, or {choices} is not a number");
             ExitCode::from(2)
         }
         _ => {

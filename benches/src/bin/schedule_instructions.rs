@@ -1,4 +1,5 @@
-//! Runs a thousand calls, or exchanges, so many times, for counting instructions: as a schedule and by a plain loop.
+//! Runs a thousand calls, or exchanges, RUNS times, for counting instructions: as a schedule and by a plain
+//! loop.
 //!
 //! ```text
 //! schedule_instructions --list
@@ -44,10 +45,10 @@ fn main() -> ExitCode {
         }
         [operation, runs] => {
             if let (true, Ok(runs)) = (OPERATIONS.contains(&operation), runs.parse()) {
-                run(operation, runs).expect("args inside of the arena");
+                run(operation, runs).expect("args inside the arena");
                 return ExitCode::SUCCESS;
             }
-            eprintln!("there is no operation {operation}, or {runs} is not a number");
+            eprintln!("unknown operation {operation}, or {runs} is not a number");
             ExitCode::from(2)
         }
         _ => {

@@ -1,8 +1,8 @@
-//! Asks shardings a number of questions of one kind, for counting instructions.
+//! Runs one kind of sharding operation many times, for counting instructions.
 //!
 //! ```text
 //! sharding_instructions --list
-//! sharding_instructions QUESTION TIMES
+//! sharding_instructions OPERATION TIMES
 //! ```
 //!
 //! `instructions.sh` runs it under callgrind.
@@ -27,7 +27,7 @@ const EVEN: [&str; 8] = [
 ];
 const SHAPE: [usize; 3] = [4096, 1024, 8192];
 
-const QUESTIONS: [&str; 10] = [
+const OPERATIONS: [&str; 10] = [
     "construct",
     "equality",
     "placements",
@@ -40,7 +40,7 @@ const QUESTIONS: [&str; 10] = [
     "messages",
 ];
 
-/// All that is asked about.
+/// The inputs of all operations.
 struct Subjects {
     mesh: Mesh,
     placements: Vec<Placements>,
@@ -67,10 +67,10 @@ impl Subjects {
         Subjects { mesh, placements, shardings, others, plans }
     }
 
-    fn ask(&self, question: &str, i: usize) -> bool {
+    fn run(&self, operation: &str, i: usize) -> bool {
         let k = i % EVEN.len();
         let s = black_box(&self.shardings[k]);
-        match question {
+        match operation {
             "construct" => drop(black_box(Sharding::new(&self.mesh, &SHAPE, black_box(&self.placements[k])))),
             "equality" => drop(black_box(s == black_box(&self.others[k]))),
             "placements" => drop(black_box(s.placements())),
@@ -92,21 +92,21 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
         ["--list"] => {
-            for question in QUESTIONS {
-                println!("{question}");
+            for operation in OPERATIONS {
+                println!("{operation}");
             }
             ExitCode::SUCCESS
         }
-        [question, times] => {
+        [operation, times] => {
             let subjects = Subjects::new();
-            if times.parse().is_ok_and(|n: usize| (0..n).all(|i| subjects.ask(question, i))) {
+            if times.parse().is_ok_and(|n: usize| (0..n).all(|i| subjects.run(operation, i))) {
                 return ExitCode::SUCCESS;
             }
-            eprintln!("there is no question {question}, or {times} is not a number");
+            eprintln!("unknown operation {operation}, or {times} is not a number");
             ExitCode::from(2)
         }
         _ => {
-            eprintln!("usage: sharding_instructions --list | QUESTION TIMES");
+            eprintln!("usage: sharding_instructions --list | OPERATION TIMES");
             ExitCode::from(2)
         }
     }

@@ -9,7 +9,7 @@ use candle_transformers::models::bert::{BertModel, Config, HiddenAct, PositionEm
 use crate::Error;
 use crate::sentences::{SENTENCES, TOKENS, places};
 
-/// The model, and what it is asked.
+/// The model and its inputs.
 pub struct Alone {
     model: BertModel,
     ids: Tensor,
@@ -35,7 +35,7 @@ impl Alone {
         })
     }
 
-    /// The last hidden state of all sentences.
+    /// Returns the last hidden state for all inputs.
     pub fn forward(&self) -> Result<Vec<f32>, Error> {
         let hidden = self.model.forward(&self.ids, &self.types, Some(&self.mask))?;
         Ok(hidden.flatten_all()?.to_vec1()?)

@@ -1,23 +1,23 @@
-//! What can go wrong, as one sentence.
+//! The errors of this crate, each a one-line message.
 
 use core::fmt;
 
-/// Why there is no result.
+/// The reason for which there is no result.
 #[derive(Debug)]
 pub enum Error {
     /// An op of candle failed.
     Candle(candle_core::Error),
     /// An exchange failed.
     Exchange(reshard_collectives::Error),
-    /// A program, or its schedule, cannot be.
+    /// A program or its schedule is invalid.
     Program(reshard_program::Error),
-    /// A call has not the arguments that it should have.
-    Call(reshard_ops::Error),
+    /// A call lacks arguments that it needs.
+    OpCall(reshard_ops::Error),
     /// A rank holds no such part of a tensor.
     Sharding(reshard_sharding::Error),
-    /// A call for which there is no kernel, or memory that a kernel does not find.
+    /// A call without a kernel, or memory that a kernel does not find.
     Kernel(String),
-    /// A checkpoint that has not what is asked of it.
+    /// A checkpoint that lacks the requested data.
     Weights(String),
 }
 
@@ -27,7 +27,7 @@ impl fmt::Display for Error {
             Error::Candle(e) => e.fmt(f),
             Error::Exchange(e) => e.fmt(f),
             Error::Program(e) => e.fmt(f),
-            Error::Call(e) => e.fmt(f),
+            Error::OpCall(e) => e.fmt(f),
             Error::Sharding(e) => e.fmt(f),
             Error::Kernel(reason) | Error::Weights(reason) => f.write_str(reason),
         }
@@ -56,7 +56,7 @@ impl From<reshard_program::Error> for Error {
 
 impl From<reshard_ops::Error> for Error {
     fn from(e: reshard_ops::Error) -> Error {
-        Error::Call(e)
+        Error::OpCall(e)
     }
 }
 

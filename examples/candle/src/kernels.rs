@@ -13,19 +13,19 @@ use std::sync::Arc;
 
 use candle_core::{CpuStorage, DType, Device, Module, Storage, Tensor};
 use candle_nn::{LayerNorm, Linear};
-use reshard_ops::rules::verify::LocalRegion;
-use reshard_ops::rules::{Call, Table};
-use reshard_program::schedule::{Arg, Kernels, Local, LocalCall, LocalTensor};
+use reshard_ops::rules::verify::ShardRegion;
+use reshard_ops::rules::{OpCall, OpTable};
+use reshard_program::schedule::{ArenaSlice, Kernels, LocalBuffer, LocalCall, LocalTensor};
 
 use crate::Error;
 
 /// Candle's ops on the CPU, for one rank.
 #[derive(Debug)]
 pub struct CandleKernels {
-    /// What arguments mean that a call does not give.
-    table: Arc<Table>,
+    /// The defaults of arguments that a call does not give.
+    table: Arc<OpTable>,
     ready: Vec<Ready>,
-    /// Tensors that never change, by where they lie in the arena.
+    /// Tensors that never change, by their offset in the arena.
     held: BTreeMap<usize, Tensor>,
 }
 
@@ -37,7 +37,7 @@ struct Ready {
     makes: Vec<usize>,
 }
 
-/// What candle does.
+/// The candle op of a call.
 #[derive(Debug)]
 enum Op {
     Add,
@@ -67,21 +67,21 @@ enum Op {
 
 impl CandleKernels {
     /// The ops of this table.
-    pub fn new(table: &Arc<Table>) -> CandleKernels {
+    pub fn new(table: &Arc<OpTable>) -> CandleKernels {
         CandleKernels { table: Arc::clone(table), ready: Vec::new(), held: BTreeMap::new() }
     }
 
     /// Keeps an input that no run changes as a tensor.
-    pub fn hold(&mut self, local: &Local, bytes: &[u8]) -> Result<(), Error> {
+    pub fn hold(&mut self, local: &LocalBuffer, bytes: &[u8]) -> Result<(), Error> {
         let LocalTensor { dtype, shape, .. } = &local.tensor;
         let tensor = Tensor::from_raw_buffer(bytes, element(*dtype)?, shape, &Device::Cpu)?;
-        self.held.insert(local.at.offset, tensor);
+        self.held.insert(local.slice.offset, tensor);
         Ok(())
     }
 
-    /// The operand that lies there.
-    fn operand(&self, (dtype, shape): &(DType, Vec<usize>), at: Arg, arena: &[u8]) -> Result<Tensor, Error> {
-        // A view of what is held is where that is.
+    /// Returns the operand at this position of the arena.
+    fn operand(&self, (dtype, shape): &(DType, Vec<usize>), at: ArenaSlice, arena: &[u8]) -> Result<Tensor, Error> {
+        // A view of a held tensor has the same offset.
         if let Some(held) = self.held.get(&at.offset) {
             return Ok(held.reshape(shape.as_slice())?);
         }
@@ -97,26 +97,26 @@ impl Kernels for CandleKernels {
     fn prepare(&mut self, call: &LocalCall) -> Result<u32, Error> {
         let op = Op::of(&self.table, call)?;
         let takes: Result<Vec<(DType, Vec<usize>)>, Error> =
-            call.takes.iter().map(|t| Ok((element(t.dtype)?, t.shape.clone()))).collect();
-        let [LocalTensor { dtype: reshard_kernels::DType::F32, shape, .. }] = call.makes.as_slice() else {
-            let made: Vec<String> = call.makes.iter().map(|t| t.dtype.to_string()).collect();
-            let reason = format!("these kernels make one tensor of f32, not {}", made.join(" and "));
+            call.inputs.iter().map(|t| Ok((element(t.dtype)?, t.shape.clone()))).collect();
+        let [LocalTensor { dtype: reshard_kernels::DType::F32, shape, .. }] = call.outputs.as_slice() else {
+            let made: Vec<String> = call.outputs.iter().map(|t| t.dtype.to_string()).collect();
+            let reason = format!("these kernels return one f32 tensor, not {}", made.join(" and "));
             return Err(Error::Kernel(format!("{}: {reason}", call.call)));
         };
         self.ready.push(Ready { op, takes: takes?, makes: shape.clone() });
         u32::try_from(self.ready.len() - 1).map_err(|_| Error::Kernel("there are 2^32 calls".to_owned()))
     }
 
-    fn run(&mut self, kernel: u32, args: &[Arg], arena: &mut [u8]) -> Result<(), Error> {
+    fn run(&mut self, kernel: u32, args: &[ArenaSlice], arena: &mut [u8]) -> Result<(), Error> {
         let ready = self.ready.get(kernel as usize);
         let Some((Ready { op, takes, makes }, (to, from))) = ready.zip(args.split_last()) else {
-            return Err(Error::Kernel(format!("there is no kernel {kernel} of {} tensors", args.len())));
+            return Err(Error::Kernel(format!("no kernel {kernel} with {} tensors", args.len())));
         };
         let operands: Result<Vec<Tensor>, Error> =
             takes.iter().zip(from).map(|(is, at)| self.operand(is, *at, arena)).collect();
         let made = op.run(&operands?)?;
         if made.dims() != makes {
-            let reason = format!("{op:?} made {:?} where {makes:?} is wanted", made.dims());
+            let reason = format!("{op:?} returned shape {:?}, expected {makes:?}", made.dims());
             return Err(Error::Kernel(reason));
         }
         let held = arena.len();
@@ -126,14 +126,14 @@ impl Kernels for CandleKernels {
 
 impl Op {
     /// The op of a call.
-    fn of(table: &Table, call: &LocalCall) -> Result<Op, Error> {
+    fn of(table: &OpTable, call: &LocalCall) -> Result<Op, Error> {
         let refused = |reason: String| Error::Kernel(format!("{}: {reason}", call.call));
-        let Call::Named { name, .. } = &call.call else {
-            return Err(refused("a rule has no kernel here: write it with ops that have a name".to_owned()));
+        let OpCall::Named { name, .. } = &call.call else {
+            return Err(refused("a rule has no kernel here; use named ops instead".to_owned()));
         };
-        let places: Vec<LocalRegion> =
-            call.takes.iter().map(LocalTensor::region).collect::<Result<_, _>>()?;
-        // Arguments speak of whole tensors.
+        let places: Vec<ShardRegion> =
+            call.inputs.iter().map(LocalTensor::region).collect::<Result<_, _>>()?;
+        // Arguments refer to global tensors.
         let whole: Vec<&[usize]> = places.iter().map(|place| place.whole.as_slice()).collect();
         let ask = table.request(&call.call, &whole)?;
         Ok(match name.as_str() {
@@ -142,7 +142,7 @@ impl Op {
             "embedding" => match places.first().and_then(|table| table.region.dims.first()).map(|d| &d[..]) {
                 Some([rows]) => Op::Embedding { first: rows.start, rows: rows.len },
                 Some(_) | None => {
-                    return Err(refused("the rows that a rank holds are not in one piece".to_owned()));
+                    return Err(refused("the rows of a rank are not contiguous".to_owned()));
                 }
             },
             "gelu" if ask.word("approximate")? == "none" => Op::Gelu,
@@ -154,20 +154,18 @@ impl Op {
             "narrow" => {
                 let dim = ask.dim("dim")?;
                 if places.iter().any(|place| place.shape().get(dim) != place.whole.get(dim)) {
-                    return Err(refused(format!(
-                        "dim {dim} is cut, and a part of it is taken: gather it first"
-                    )));
+                    return Err(refused(format!("dim {dim} is sharded; all-gather it before narrow")));
                 }
                 Op::Narrow { dim, start: ask.size("start")?, length: ask.size("length")? }
             }
             "permute" => Op::Permute(ask.dims("dims")?),
             "softmax" => Op::Softmax { dim: ask.dim("dim")? },
             "transpose" => Op::Transpose(ask.dim("dim0")?, ask.dim("dim1")?),
-            _ => return Err(refused("candle has no kernel for this call here: add one to Op".to_owned())),
+            _ => return Err(refused("candle has no kernel for this call; add one to Op".to_owned())),
         })
     }
 
-    /// What it makes of its operands.
+    /// Computes the result of the operands.
     fn run(&self, operands: &[Tensor]) -> candle_core::Result<Tensor> {
         let x = |i: usize| {
             operands.get(i).ok_or_else(|| candle_core::Error::Msg(format!("{self:?} has no operand {i}")))
@@ -188,7 +186,7 @@ impl Op {
     }
 }
 
-/// The rows of these tokens: zeros where another rank has the row, so that the ranks' results are terms of a sum.
+/// Looks up the rows of these tokens: zeros where another rank has the row, so results are partial sums.
 fn embedding(table: &Tensor, ids: &Tensor, first: usize, rows: usize) -> candle_core::Result<Tensor> {
     let (first, rows) = (i64::try_from(first)?, i64::try_from(rows)?);
     let row = ids.flatten_all()?.broadcast_sub(&Tensor::new(first, ids.device())?)?;
@@ -205,20 +203,18 @@ fn element(dtype: reshard_kernels::DType) -> Result<DType, Error> {
     } else if dtype == reshard_kernels::DType::I64 {
         Ok(DType::I64)
     } else {
-        Err(Error::Kernel(format!("these kernels take f32 and i64, not {dtype}")))
+        Err(Error::Kernel(format!("these kernels support f32 and i64, not {dtype}")))
     }
 }
 
-/// Puts the numbers of a tensor where they belong.
+/// Writes the numbers of a tensor to the arena.
 fn write(made: &Tensor, bytes: &mut [u8]) -> Result<(), Error> {
     let made = made.contiguous()?;
     let (storage, layout) = made.storage_and_layout();
     let (Storage::Cpu(CpuStorage::F32(numbers)), Some((begin, end))) =
         (&*storage, layout.contiguous_offsets())
     else {
-        return Err(Error::Kernel(
-            "candle made something else than numbers of f32 in host memory".to_owned(),
-        ));
+        return Err(Error::Kernel("candle returned something other than f32 in host memory".to_owned()));
     };
     for (number, at) in numbers[begin..end].iter().zip(bytes.chunks_exact_mut(4)) {
         at.copy_from_slice(&number.to_ne_bytes());
@@ -226,7 +222,7 @@ fn write(made: &Tensor, bytes: &mut [u8]) -> Result<(), Error> {
     Ok(())
 }
 
-fn outside(at: Arg, bytes: usize) -> Error {
-    let Arg { offset, bytes: len } = at;
-    Error::Kernel(format!("{len} bytes at {offset} are not within an arena of {bytes}"))
+fn outside(at: ArenaSlice, bytes: usize) -> Error {
+    let ArenaSlice { offset, bytes: len } = at;
+    Error::Kernel(format!("{len} bytes at offset {offset} are outside an arena of {bytes} bytes"))
 }

@@ -1,9 +1,10 @@
-//! A framework that embeds reshard: candle computes, reshard says what each rank computes and what it exchanges.
+//! A framework that embeds reshard: candle computes, reshard determines what each rank computes and
+//! exchanges.
 //!
 //! ```text
 //! encoder.txt --model--> Program --compile(rank)--> Schedule --prepare, run--> the last hidden state
-//!                                    kernels    the ops of a schedule, by candle's tensors on the bytes of an arena
-//!                                    weights    what a rank holds of each parameter, and no more, read from a checkpoint
+//!                                    kernels    the ops of a schedule, by candle's tensors on an arena
+//!                                    weights    a rank's shard of each parameter, read from a checkpoint
 //!                                    ranks      all ranks as threads
 //! sentences    ten sentences as tokens
 //! alone        candle's own model on one device, to compare with

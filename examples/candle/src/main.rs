@@ -1,4 +1,5 @@
-//! The sentence encoder on four ranks, on one, and by candle alone: how far apart they are, and how long a forward takes.
+//! Compares the encoder on four ranks, on one, and by candle alone: the differences, and the time of a
+//! forward pass.
 //!
 //!     RESHARD_MINILM=$(scripts/fetch_minilm.sh) cargo run --release --manifest-path examples/candle/Cargo.toml
 
@@ -12,17 +13,17 @@ use reshard_candle::ranks::encode;
 use reshard_candle::sentences::of_tokens;
 use reshard_candle::weights::Checkpoint;
 
-/// How often the three take turns, so that what else the machine does meets all of them.
+/// The number of turns of the three, so that other load of the machine affects all of them.
 const TURNS: usize = 10;
 /// Runs of a turn; the first does not count.
 const RUNS: usize = 4;
-/// What ranks are allowed to be off.
+/// The tolerance of ranks.
 const ALLOWED: f32 = 1e-5;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::var_os("RESHARD_MINILM").map(PathBuf::from);
     let path =
-        path.ok_or("RESHARD_MINILM does not name the file: scripts/fetch_minilm.sh prints its path")?;
+        path.ok_or("RESHARD_MINILM is not set; set it to the path that scripts/fetch_minilm.sh prints")?;
     let (alone, checkpoint) = (Alone::open(&path)?, Checkpoint::open(&path)?);
     let wanted = alone.forward()?;
     let meshes = [(1, 1), (2, 2)];
@@ -48,15 +49,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let threads = candle_core::utils::get_num_threads();
     println!(
-        "a forward of ten sentences of 32 places, {threads} threads for candle's products: the median of"
+        "a forward pass of ten inputs of 32 tokens, {threads} threads for candle's products: the median of"
     );
-    println!("{} runs, the least, and the largest difference from candle's own model", TURNS * (RUNS - 1));
+    println!("{} runs, the minimum, and the largest difference from candle's own model", TURNS * (RUNS - 1));
     println!("candle alone          {}", said(&mut times[2]));
     for (n, (dp, tp)) in meshes.into_iter().enumerate() {
         let [of_tokens, of_all] = off[n];
         let took = said(&mut times[n]);
         println!(
-            "reshard, dp={dp},tp={tp}    {took}    {of_tokens:.1e} of tokens, {of_all:.1e} of padding too"
+            "reshard, dp={dp},tp={tp}    {took}    {of_tokens:.1e} on tokens, {of_all:.1e} with padding"
         );
     }
     match off.iter().find(|[of_tokens, _]| *of_tokens > ALLOWED) {

@@ -3,32 +3,32 @@
 use std::time::{Duration, Instant};
 
 use reshard_collectives::Communicator;
-use reshard_collectives::threads::{Comm, World};
+use reshard_collectives::threads::{ThreadCommunicator, World};
 use reshard_program::Program;
-use reshard_program::schedule::{Engine, Local, Options, Schedule};
+use reshard_program::schedule::{CommunicatorExchanges, LocalBuffer, CompileOptions, Schedule};
 
 use crate::Error;
 use crate::kernels::CandleKernels;
 use crate::model::{HIDDEN, IDS, MASK};
 use crate::sentences::places;
 
-/// What the ranks made.
+/// The results of the ranks.
 #[derive(Debug)]
 pub struct Encoded {
-    /// The last hidden state of all sentences.
+    /// The last hidden state for all inputs.
     pub hidden: Vec<f32>,
-    /// How long each run took, of the rank that took longest.
+    /// The time of each run, of the slowest rank.
     pub times: Vec<Duration>,
 }
 
-/// What puts a parameter into the bytes that a rank has for it.
-pub type Load<'a> = dyn Fn(usize, &Local, &mut [u8]) -> Result<(), Error> + Sync + 'a;
+/// A function that writes a parameter to the bytes that a rank has for it.
+pub type Load<'a> = dyn Fn(usize, &LocalBuffer, &mut [u8]) -> Result<(), Error> + Sync + 'a;
 
-/// Runs the encoder so many times.
+/// Runs the encoder `runs` times.
 ///
 /// Fails where kernels, exchanges or `load` do, and where replicas of the result differ in a bit.
 pub fn encode(program: &Program, runs: usize, load: &Load<'_>) -> Result<Encoded, Error> {
-    let ranks = World::new(program.mesh().world())?.run(|comm| on_a_rank(program, runs, load, comm));
+    let ranks = World::new(program.mesh().world_size())?.run(|comm| on_a_rank(program, runs, load, comm));
     let mut times = vec![Duration::ZERO; runs];
     let mut shards = Vec::with_capacity(ranks.len());
     for rank in ranks {
@@ -39,30 +39,30 @@ pub fn encode(program: &Program, runs: usize, load: &Load<'_>) -> Result<Encoded
         shards.push(shard);
     }
     let hidden = program.value(HIDDEN).ok_or_else(|| missing(HIDDEN))?;
-    Ok(Encoded { hidden: program.get(hidden).is.value.assemble(&shards)?, times })
+    Ok(Encoded { hidden: program.get(hidden).ty.value.assemble(&shards)?, times })
 }
 
-/// One rank: its part of the result, and how long each run took.
+/// Runs one rank: returns its part of the result, and the time of each run.
 fn on_a_rank(
     program: &Program,
     runs: usize,
     load: &Load<'_>,
-    comm: &mut Comm,
+    comm: &mut ThreadCommunicator,
 ) -> Result<(Vec<f32>, Vec<Duration>), Error> {
-    let schedule = program.compile(comm.rank(), &Options::default())?;
+    let schedule = program.compile(comm.rank(), &CompileOptions::default())?;
     let mut arena = vec![0; schedule.arena_bytes()];
     let mut kernels = CandleKernels::new(program.table());
     let ids: Vec<i64> = places().map(|token| token.map_or(0, i64::from)).collect();
     let mask: Vec<f32> = places().map(|token| if token.is_some() { 0.0 } else { f32::MIN }).collect();
     put(program, &schedule, IDS, &ids, i64::to_ne_bytes, &mut arena)?;
     put(program, &schedule, MASK, &mask, f32::to_ne_bytes, &mut arena)?;
-    for local in schedule.locals().iter().filter(|local| local.is_input && !is_asked(&local.name)) {
-        let bytes = &mut arena[local.at.range()];
+    for local in schedule.buffers().iter().filter(|local| local.is_input && !is_asked(&local.name)) {
+        let bytes = &mut arena[local.slice.range()];
         load(schedule.rank(), local, bytes)?;
         kernels.hold(local, bytes)?;
     }
 
-    let mut engine = Engine::new(comm);
+    let mut engine = CommunicatorExchanges::new(comm);
     let prepared = schedule.prepare::<_, _, Error>(&mut kernels, &mut engine)?;
     let everybody: Vec<usize> = program.mesh().ranks().collect();
     let mut times = Vec::with_capacity(runs);
@@ -73,16 +73,16 @@ fn on_a_rank(
         times.push(begin.elapsed());
     }
     let hidden = schedule.local(HIDDEN).ok_or_else(|| missing(HIDDEN))?;
-    let numbers = arena[hidden.at.range()].chunks_exact(4);
+    let numbers = arena[hidden.slice.range()].chunks_exact(4);
     Ok((numbers.map(|b| f32::from_ne_bytes([b[0], b[1], b[2], b[3]])).collect(), times))
 }
 
-/// Whether an input is what the model is asked, and no parameter.
+/// Returns `true` for a model input that is not a parameter.
 pub fn is_asked(name: &str) -> bool {
     [IDS, MASK].contains(&name)
 }
 
-/// Puts what a rank holds of a whole input where its schedule looks for it.
+/// Writes the shard of a global input to its offset in a rank's arena.
 fn put<T: Copy + Default, const N: usize>(
     program: &Program,
     schedule: &Schedule,
@@ -92,8 +92,8 @@ fn put<T: Copy + Default, const N: usize>(
     arena: &mut [u8],
 ) -> Result<(), Error> {
     let (value, local) = program.value(name).zip(schedule.local(name)).ok_or_else(|| missing(name))?;
-    let shard = program.get(value).is.value.shard(schedule.rank(), whole, T::default())?;
-    for (at, number) in arena[local.at.range()].chunks_exact_mut(N).zip(shard) {
+    let shard = program.get(value).ty.value.shard(schedule.rank(), whole, T::default())?;
+    for (at, number) in arena[local.slice.range()].chunks_exact_mut(N).zip(shard) {
         at.copy_from_slice(&bytes(number));
     }
     Ok(())

@@ -1,9 +1,9 @@
-//! Ten sentences as tokens of the model's vocabulary: 101 begins a sentence, 102 ends it, 0 pads it.
+//! Ten inputs as tokens of the model's vocabulary: 101 begins a sentence, 102 ends it, 0 pads it.
 
-/// Tokens of a sentence, padding included.
+/// The number of tokens of an input, padding included.
 pub const TOKENS: usize = 32;
 
-/// The sentences.
+/// The inputs, each without padding.
 pub const SENTENCES: [&[u32]; 10] = [
     // this is an example sentence
     &[101, 2023, 2003, 2019, 2742, 6251, 102],
@@ -31,15 +31,16 @@ pub const SENTENCES: [&[u32]; 10] = [
     &[101, 1996, 7680, 1997, 2048, 3033, 2003, 1996, 2878, 1012, 102],
 ];
 
-/// The token at each place of each sentence, or none where it is padded.
+/// Returns the token at each position of each input, or `None` for padding.
 pub fn places() -> impl Iterator<Item = Option<u32>> {
     SENTENCES.iter().flat_map(|sentence| (0..TOKENS).map(|place| sentence.get(place).copied()))
 }
 
-/// Of the numbers of all places those of tokens, in order.
+/// Selects the numbers of tokens from those of all positions, in order.
 ///
-/// What the model makes of padding nobody uses. There its normalisations subtract squares that are nearly equal, so that candle's own
-/// numbers in f32 are off by 3e-5 from those in f64, and of tokens by 2.5e-6.
+/// The model's output for padding is not used. There its normalisations subtract squares that are nearly
+/// equal, so that candle's own numbers in f32 are off by 3e-5 from those in f64, and those of tokens by
+/// 2.5e-6.
 pub fn of_tokens(numbers: &[f32]) -> Vec<f32> {
     let width = numbers.len() / (SENTENCES.len() * TOKENS);
     let of_places = places().zip(numbers.chunks_exact(width.max(1)));

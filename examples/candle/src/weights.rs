@@ -1,6 +1,7 @@
-//! A checkpoint of which each rank reads what it holds.
+//! A checkpoint of which each rank reads its shards.
 //!
-//! The library says which indices of a tensor a rank holds, as runs; the file says where the tensor begins. Nothing else is read.
+//! The library gives the indices of a tensor that a rank holds, as runs; the file gives the offset of the
+//! tensor. Nothing else is read.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -16,12 +17,12 @@ use crate::Error;
 /// The largest header that is read.
 const LONGEST_HEADER: u64 = 1 << 24;
 
-/// A safetensors file: eight bytes that say how long the header is, the header, and the tensors.
+/// A safetensors file: eight bytes with the length of the header, the header, and the tensors.
 #[derive(Debug)]
 pub struct Checkpoint {
     path: PathBuf,
     header: Metadata,
-    /// Where the tensors begin.
+    /// The offset of the first tensor.
     begin: u64,
 }
 
@@ -36,7 +37,7 @@ impl Checkpoint {
         file.read_exact(&mut length).map_err(|e| wrong(&e))?;
         let length = u64::from_le_bytes(length);
         if length > LONGEST_HEADER {
-            return Err(wrong(&format!("its header would have {length} bytes")));
+            return Err(wrong(&format!("its header is too long: {length} bytes")));
         }
         let mut header = Vec::new();
         file.take(length).read_to_end(&mut header).map_err(|e| wrong(&e))?;
@@ -44,7 +45,7 @@ impl Checkpoint {
         Ok(Checkpoint { path: path.to_owned(), header, begin: 8 + length })
     }
 
-    /// Reads what a rank holds of a tensor.
+    /// Reads a rank's shard of a tensor.
     ///
     /// Fails for a tensor that is not there, is of another shape or is not f32.
     pub fn read(&self, name: &str, local: &LocalTensor, into: &mut [u8]) -> Result<(), Error> {
@@ -56,7 +57,7 @@ impl Checkpoint {
         if stored.shape != place.whole || stored.dtype != Dtype::F32 || local.dtype != DType::F32 {
             let (has, shape, whole, dtype) = (stored.dtype, &stored.shape, &place.whole, local.dtype);
             let reason =
-                format!("{path} has {name} as {has:?}{shape:?}, and the program as {dtype}{whole:?}");
+                format!("{path} has {name} as {has:?}{shape:?}, but the program declares {dtype}{whole:?}");
             return Err(Error::Weights(reason));
         }
         let wrong =
@@ -65,12 +66,12 @@ impl Checkpoint {
         let mut file = File::open(&self.path).map_err(|e| wrong(&e))?;
         let mut rest = into;
         for run in place.region.runs(&place.whole)? {
-            // Where a run has gaps, its elements are read one by one.
+            // The elements of a run with gaps are read one at a time.
             let (pieces, elements) = if run.stride == 1 { (1, run.len) } else { (run.len, 1) };
             for piece in 0..pieces {
                 let bytes = usize::try_from(elements * 4).map_err(|e| wrong(&e))?;
                 let Some((piece_of, after)) = rest.split_at_mut_checked(bytes) else {
-                    return Err(wrong(&"the rank holds more than there is room for"));
+                    return Err(wrong(&"the shard is larger than its buffer"));
                 };
                 let at = begin + (run.start + piece * run.stride) * 4;
                 file.seek(SeekFrom::Start(at)).map_err(|e| wrong(&e))?;
@@ -78,6 +79,6 @@ impl Checkpoint {
                 rest = after;
             }
         }
-        if rest.is_empty() { Ok(()) } else { Err(wrong(&"the rank holds less than there is room for")) }
+        if rest.is_empty() { Ok(()) } else { Err(wrong(&"the shard is smaller than its buffer")) }
     }
 }

@@ -1,7 +1,7 @@
 //! The encoder on four ranks is candle's on one device, and would be found out if it were not.
 //!
 //! `scripts/fetch_minilm.sh` fetches the checkpoint and prints its path, and `RESHARD_MINILM` hands it over. Without it the tests that
-//! need it say that they skip.
+//! need it print that they are skipped.
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -15,23 +15,23 @@ use reshard_candle::weights::Checkpoint;
 use reshard_candle::{Error, difference};
 use reshard_planner::StepOp;
 use reshard_program::Program;
-use reshard_program::schedule::{Kernels, Local, Options};
+use reshard_program::schedule::{Kernels, LocalBuffer, CompileOptions};
 
-/// What ranks are allowed to be off.
+/// The tolerance of ranks.
 const ALLOWED: f32 = 1e-5;
-/// What is not rounding.
+/// A difference that is larger than rounding.
 const WRONG: f32 = 1e-3;
 
 /// The checkpoint, if there is one.
 fn checkpoint() -> Option<(PathBuf, Checkpoint)> {
     let path = std::env::var_os("RESHARD_MINILM").map(PathBuf::from).filter(|path| path.is_file());
     if path.is_none() {
-        eprintln!("SKIPPED: RESHARD_MINILM does not name the file; see scripts/fetch_minilm.sh");
+        eprintln!("SKIPPED: RESHARD_MINILM is not the path of a file; see scripts/fetch_minilm.sh");
     }
     path.map(|path| (path.clone(), Checkpoint::open(&path).unwrap()))
 }
 
-/// What candle's own model makes, once for all tests.
+/// Runs candle's own model, once for all tests.
 fn wanted() -> &'static [f32] {
     static WANTED: LazyLock<Vec<f32>> = LazyLock::new(|| {
         let (path, _) = checkpoint().unwrap();
@@ -40,8 +40,8 @@ fn wanted() -> &'static [f32] {
     &WANTED
 }
 
-/// How far the ranks are off where `load` gives them their weights.
-fn off(program: &Program, load: impl Fn(usize, &Local, &mut [u8]) -> Result<(), Error> + Sync) -> f32 {
+/// Returns the largest difference of ranks whose weights `load` writes.
+fn off(program: &Program, load: impl Fn(usize, &LocalBuffer, &mut [u8]) -> Result<(), Error> + Sync) -> f32 {
     let hidden = encode(program, 1, &load).unwrap().hidden;
     difference(&of_tokens(&hidden), &of_tokens(wanted()))
 }
@@ -65,11 +65,11 @@ fn shards_of_two_ranks_exchanged_are_found_out() {
     for exchanged in ["attention.output.dense.weight_3", "intermediate.dense.weight_0"] {
         let off = off(&program, |rank, local, bytes| {
             let from = if local.name == exchanged { rank ^ 1 } else { rank };
-            let schedule = program.compile(from, &Options::default())?;
+            let schedule = program.compile(from, &CompileOptions::default())?;
             let theirs = schedule.local(&local.name).unwrap();
             weights.read(&stored_name(&local.name), &theirs.tensor, bytes)
         });
-        assert!(off > WRONG, "{exchanged} of another rank is off by {off:.1e} only");
+        assert!(off > WRONG, "{exchanged} of another rank is off by only {off:.1e}");
     }
 }
 
@@ -84,7 +84,7 @@ fn another_weight_is_found_out() {
             let name = if local.name == one { other } else { &local.name };
             weights.read(&stored_name(name), &local.tensor, bytes)
         });
-        assert!(off > WRONG, "{other} in the place of {one} is off by {off:.1e} only");
+        assert!(off > WRONG, "{other} instead of {one} is off by only {off:.1e}");
     }
 }
 
@@ -92,7 +92,7 @@ fn another_weight_is_found_out() {
 fn all_that_moves_are_the_all_reduces_of_tensor_parallel_layers() {
     let program = program(2, 2).unwrap();
     for rank in 0..4 {
-        let schedule = program.compile(rank, &Options::default()).unwrap();
+        let schedule = program.compile(rank, &CompileOptions::default()).unwrap();
         // One for the embedding, two for each layer.
         assert_eq!(schedule.exchanges().len(), 13);
         for step in schedule.exchanges().iter().flat_map(|exchange| &exchange.steps) {
@@ -107,9 +107,9 @@ fn a_rank_reads_its_part_of_a_weight() {
     let Some((_, weights)) = checkpoint() else { return };
     let (whole, parts) = (program(1, 1).unwrap(), program(1, 2).unwrap());
     let read = |program: &Program, rank, name: &str| {
-        let schedule = program.compile(rank, &Options::default()).unwrap();
+        let schedule = program.compile(rank, &CompileOptions::default()).unwrap();
         let local = schedule.local(name).unwrap();
-        let mut bytes = vec![0; local.at.bytes];
+        let mut bytes = vec![0; local.slice.bytes];
         weights.read(&stored_name(name), &local.tensor, &mut bytes).unwrap();
         bytes
     };
@@ -126,24 +126,21 @@ fn a_rank_reads_its_part_of_a_weight() {
 fn what_has_no_kernel_is_refused_in_a_sentence() {
     let refused = |lines: &str| {
         let program: Program = format!("mesh x=2\na: f32[4,8] S(0)\n{lines}").parse().unwrap();
-        let schedule = program.compile(0, &Options::default()).unwrap();
+        let schedule = program.compile(0, &CompileOptions::default()).unwrap();
         CandleKernels::new(program.table()).prepare(&schedule.calls()[0]).unwrap_err().to_string()
     };
     assert_eq!(
         refused("b = cumsum(a, dim=1)"),
-        "cumsum(dim=1): candle has no kernel for this call here: add one to Op"
+        "cumsum(dim=1): candle has no kernel for this call; add one to Op"
     );
     assert_eq!(
         refused("b = gelu(a, approximate=tanh)"),
-        "gelu(approximate=tanh): candle has no kernel for this call here: add one to Op"
+        "gelu(approximate=tanh): candle has no kernel for this call; add one to Op"
     );
-    assert_eq!(
-        refused("b = ij->ji(a)"),
-        "ij->ji: a rule has no kernel here: write it with ops that have a name"
-    );
+    assert_eq!(refused("b = ij->ji(a)"), "ij->ji: a rule has no kernel here; use named ops instead");
     assert_eq!(
         refused("c: f64[4,8] S(0)\nd = add(c, c)"),
-        "add: these kernels make one tensor of f32, not f64"
+        "add: these kernels return one f32 tensor, not f64"
     );
 }
 
@@ -151,15 +148,15 @@ fn what_has_no_kernel_is_refused_in_a_sentence() {
 fn weights_that_the_checkpoint_has_not_are_refused_in_a_sentence() {
     let Some((path, weights)) = checkpoint() else { return };
     let program: Program = "mesh x=2\nembeddings.LayerNorm.bias: f32[4,96] S(0)".parse().unwrap();
-    let schedule = program.compile(0, &Options::default()).unwrap();
-    let local = &schedule.locals()[0];
-    let mut bytes = vec![0; local.at.bytes];
+    let schedule = program.compile(0, &CompileOptions::default()).unwrap();
+    let local = &schedule.buffers()[0];
+    let mut bytes = vec![0; local.slice.bytes];
     let mut said = |name| weights.read(name, &local.tensor, &mut bytes).unwrap_err().to_string();
     let path = path.display();
     assert_eq!(said("pooler"), format!("{path} has no tensor pooler"));
     assert_eq!(
         said("embeddings.LayerNorm.bias"),
-        format!("{path} has embeddings.LayerNorm.bias as F32[384], and the program as f32[4, 96]")
+        format!("{path} has embeddings.LayerNorm.bias as F32[384], but the program declares f32[4, 96]")
     );
 }
 
@@ -167,12 +164,12 @@ fn weights_that_the_checkpoint_has_not_are_refused_in_a_sentence() {
 fn the_checkpoint_has_all_parameters_and_they_are_the_inputs() {
     let Some((_, weights)) = checkpoint() else { return };
     let program = program(2, 2).unwrap();
-    let schedule = program.compile(3, &Options::default()).unwrap();
-    let parameters: Vec<&Local> =
-        schedule.locals().iter().filter(|local| local.is_input && !is_asked(&local.name)).collect();
+    let schedule = program.compile(3, &CompileOptions::default()).unwrap();
+    let parameters: Vec<&LocalBuffer> =
+        schedule.buffers().iter().filter(|local| local.is_input && !is_asked(&local.name)).collect();
     assert_eq!(parameters.len(), 5 + 6 * 16);
     for local in parameters {
-        let mut bytes = vec![0; local.at.bytes];
+        let mut bytes = vec![0; local.slice.bytes];
         weights.read(&stored_name(&local.name), &local.tensor, &mut bytes).unwrap();
     }
 }

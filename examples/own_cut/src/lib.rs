@@ -9,7 +9,7 @@ use std::sync::Arc;
 use reshard_sharding::{DimPartition, PartitionRegistry, RankRanges};
 use reshard_sharding::{Error, Placement};
 
-/// Blocks of so many indices, dealt round.
+/// Blocks of a fixed number of indices, dealt to the ranks in turn.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockCyclic {
     block: NonZeroUsize,
@@ -38,7 +38,7 @@ impl DimPartition for BlockCyclic {
 
     fn ranges(&self, extent: usize, ranks: usize) -> Result<RankRanges, Error> {
         let mut pieces = RankRanges::new(ranks);
-        // `add` refuses too many pieces, so that no extent makes this long.
+        // `add` rejects too many blocks, so that no extent makes this loop long.
         for (i, start) in (0..extent).step_by(self.block.get()).enumerate() {
             let end = start.saturating_add(self.block.get()).min(extent);
             pieces.add(i % ranks, start..end)?;
@@ -47,12 +47,14 @@ impl DimPartition for BlockCyclic {
     }
 }
 
-/// A registry that knows `BC` beside the cuts of the library.
+/// Returns a registry with `BC` and the library's own dim partitions.
 pub fn registry() -> Result<PartitionRegistry, Error> {
     PartitionRegistry::new().with("BC", |arguments| match arguments.parse() {
         Ok(block) => Ok(Arc::new(BlockCyclic::new(block))),
         Err(_) => Err(Error::Placement {
-            reason: format!("BC(dim,b) takes the size of a block, from 1, not {arguments:?}"),
+            reason: format!(
+                "invalid block size {arguments:?} in BC(dim,b); expected an integer of at least 1"
+            ),
         }),
     })
 }

@@ -1,4 +1,4 @@
-//! A stranger's cut is as good as any.
+//! Tests of a custom dim partition.
 #![allow(missing_docs, reason = "tests")]
 
 use std::num::NonZeroUsize;
@@ -42,7 +42,9 @@ fn every_index_goes_to_its_rank() {
     }
 }
 
-/// Where whole rounds are dealt it is a strided shard, which has a layout; a short last round is dealt in blocks, not in shares.
+/// Whole rounds form a strided shard, which has a layout.
+///
+/// A short last round is dealt in blocks, not in equal chunks.
 #[test]
 fn whole_rounds_are_strided_shards() {
     let mesh: Mesh = "x=3".parse().unwrap();
@@ -59,14 +61,14 @@ fn texts_and_what_is_stored_read_back_with_the_registry() {
     let plan = Planner::new().plan(&from, &to, DType::F64).unwrap();
     let stored = serde_json::to_string(&plan).unwrap();
     let refused = serde_json::from_str::<Plan>(&stored).unwrap_err().to_string();
-    assert!(refused.contains("a cut BC is read with a CutRegistry that knows it"), "{refused}");
+    assert!(refused.contains("register a custom partition BC before parsing"), "{refused}");
     let mut json = serde_json::Deserializer::from_str(&stored);
     let again = Plan::deserialize_with(&registry().unwrap(), &mut json).unwrap();
     assert_eq!((again.from(), again.to()), (&from, &to));
     assert_eq!(again.to_string(), plan.to_string());
 }
 
-/// Plans between it and everything else move every element where it belongs, on threads.
+/// Plans between it and all other placements put every element at its offset, on threads.
 #[test]
 fn plans_are_carried_out() {
     let mesh: Mesh = "x=3,y=2".parse().unwrap();
@@ -96,9 +98,9 @@ fn wrong_arguments_are_one_sentence() {
     let mesh: Mesh = "x=3".parse().unwrap();
     for text in ["BC(0)", "BC(0,0)", "BC(0,x)", "BC(0,99999999999999999999999)"] {
         let e = Sharding::parse_with(&registry().unwrap(), &mesh, &[9], text).unwrap_err();
-        assert!(e.to_string().contains("BC(dim,b) takes the size of a block"), "{text}: {e}");
+        assert!(e.to_string().contains("in BC(dim,b); expected an integer of at least 1"), "{text}: {e}");
     }
-    // No memory and no time for what nobody could list.
+    // No memory and no time is spent on a list that is too long.
     let e = Sharding::parse_with(&registry().unwrap(), &mesh, &[1 << 60], "BC(0,1)").unwrap_err();
-    assert!(e.to_string().contains("more than 16777216 pieces"), "{e}");
+    assert!(e.to_string().contains("more than 16777216 ranges"), "{e}");
 }

@@ -1,4 +1,4 @@
-//! A few lines that carry out plans and know nothing but phases.
+//! A minimal interpreter of plans that knows only phases.
 
 use reshard_planner::{Block, Phase, Plan};
 use reshard_sharding::shards::Reducible;
@@ -21,9 +21,9 @@ fn each(block: &Block, f: &mut impl FnMut(usize, usize)) {
 
 /// A value that plans can be tried with.
 pub trait Value: Reducible {
-    /// What stands where nothing was written.
+    /// The value of elements that were not written.
     const EMPTY: Self;
-    /// The term that changes nothing.
+    /// Returns the partial value that changes nothing.
     fn identity(op: ReduceOp) -> Self;
 }
 
@@ -52,9 +52,9 @@ impl Value for f64 {
     }
 }
 
-/// What every rank holds afterwards, and what the worst rank received.
+/// Returns the shards of every rank after a plan, and the bytes that the worst rank received.
 pub fn run<T: Value>(plan: &Plan, world: usize, shards: &[Vec<T>]) -> (Vec<Vec<T>>, u64) {
-    let item = plan.item_bytes() as u64;
+    let item = plan.element_bytes() as u64;
     let mut state: Vec<Vec<T>> = vec![Vec::new(); world];
     for (rank, shard) in plan.from().mesh().ranks().zip(shards) {
         state[rank].clone_from(shard);
@@ -137,7 +137,7 @@ pub fn run<T: Value>(plan: &Plan, world: usize, shards: &[Vec<T>]) -> (Vec<Vec<T
     (plan.to().mesh().ranks().map(|r| state[r].clone()).collect(), received.into_iter().max().unwrap() * item)
 }
 
-/// The most elements that a rank wants and does not hold, from the regions alone.
+/// Returns the most elements that a rank wants and does not hold, from the regions alone.
 pub fn bound_by_regions(from: &Sharding, to: &Sharding) -> u64 {
     let missing = |rank| {
         let have = if from.mesh().contains(rank) { from.global_indices(rank).unwrap() } else { Vec::new() };

@@ -1,5 +1,5 @@
-//! Jobs of several processes: the very test binary that asks is started again under `mpirun`, where its test `rank` does the job that the
-//! environment names.
+//! Jobs of several processes: the test binary is started again under `mpirun`, where its test `rank` does the
+//! job that the environment names.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
@@ -12,12 +12,12 @@ pub const JOB: &str = "RESHARD_MPI_JOB";
 /// The command that starts jobs, up to the number of ranks; `RESHARD_MPIRUN` replaces it.
 const MPIRUN: &str = "mpirun --oversubscribe --allow-run-as-root --bind-to none";
 
-/// What a job left behind.
+/// The result of a job.
 #[derive(Debug)]
 pub struct Outcome {
     /// `None` if it had to be killed.
     pub status: Option<i32>,
-    /// What its ranks said.
+    /// The output of its ranks.
     pub text: String,
     /// From its start to its end.
     pub took: Duration,
@@ -31,7 +31,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Starts a job of so many ranks, with these settings in their environment.
+    /// Starts a job of `ranks` ranks, with these settings in their environment.
     pub fn start(ranks: usize, job: &str, settings: &[(&str, String)]) -> Job {
         let mpirun = std::env::var("RESHARD_MPIRUN").unwrap_or_else(|_| MPIRUN.to_string());
         let mut words = mpirun.split_whitespace();
@@ -51,12 +51,12 @@ impl Job {
         Job { child, begin: Instant::now(), readers }
     }
 
-    /// The launcher's process.
+    /// Returns the launcher's process.
     pub fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits for the end, at most so long.
+    /// Waits for the end, at most for this time.
     pub fn wait(mut self, at_most: Duration) -> Outcome {
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -76,7 +76,7 @@ impl Job {
     }
 }
 
-/// Reads to the end, in a thread of its own.
+/// Reads to the end, in a separate thread.
 fn read(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -85,18 +85,18 @@ fn read(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<String> {
     })
 }
 
-/// Runs a job that must succeed, and returns what it said.
+/// Runs a job that must succeed, and returns its output.
 #[track_caller]
 pub fn succeeds(ranks: usize, job: &str) -> String {
     succeeds_with(ranks, job, &[])
 }
 
-/// The same with settings in its environment.
+/// Returns the same with settings in its environment.
 #[track_caller]
 pub fn succeeds_with(ranks: usize, job: &str, settings: &[(&str, String)]) -> String {
     let outcome = Job::start(ranks, job, settings).wait(Duration::from_mins(5));
     assert_eq!(outcome.status, Some(0), "{job} with {ranks} ranks: {outcome:?}");
     let finished = outcome.text.matches(&format!("finished {job}")).count();
-    assert_eq!(finished, ranks, "every rank says that it has finished: {outcome:?}");
+    assert_eq!(finished, ranks, "every rank must report that it has finished: {outcome:?}");
     outcome.text
 }

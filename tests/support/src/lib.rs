@@ -1,14 +1,14 @@
-//! What the tests of several crates share.
+//! Utilities for the tests of several crates.
 //!
 //! * [`every`]: all small cases of a kind, the last position fastest.
 //! * [`Sweep`]: how much of a sweep runs.
 //! * [`Random`]: numbers that look drawn, the same every time.
-//! * [`seed`]: what cases are drawn from.
+//! * [`seed`]: the seed of random cases.
 //! * [`jobs`]: tests whose ranks are processes of an MPI job.
 //!
 //! With the feature `properties`:
 //!
-//! * `properties!` and `property!`: laws of drawn cases, the same ones every time.
+//! * `properties!` and `property!`: properties of random cases, the same ones every time.
 //!
 //! With the feature `shardings`:
 //!
@@ -18,8 +18,8 @@
 //! With the feature `plans`:
 //!
 //! * `placements`, `shardings`: all small ones.
-//! * `interpreter`: plans carried out on lists of numbers, by their messages, which are checked on the way.
-//! * `slower`: a network on which small tensors cost what large ones do elsewhere.
+//! * `interpreter`: plans run on lists of numbers, by their messages, which are checked at the same time.
+//! * `slower`: a network on which small tensors cost as much as large ones elsewhere.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "plans")]
@@ -39,7 +39,9 @@ mod sweep;
 pub use plans::{placements, shardings, slower};
 #[cfg(feature = "properties")]
 pub use properties::Property;
-/// What laws and their cases are made of. How cases are drawn is [`Property`]'s alone: `quickcheck` itself draws others every time.
+/// The types of properties and their cases.
+///
+/// [`Property`] draws the cases: `quickcheck` itself draws others every time.
 #[cfg(feature = "properties")]
 pub use quickcheck::{Arbitrary, Gen, TestResult, Testable};
 pub use random::Random;
@@ -48,7 +50,7 @@ pub use seed::seed;
 pub use shardings::{random_mesh, random_shape, random_sharding, shards_of};
 pub use sweep::{Picking, Sweep};
 
-/// All lists of `length` of these choices.
+/// Returns all lists of `length` of these choices.
 ///
 /// ```
 /// use reshard_test_support::every;

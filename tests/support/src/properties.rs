@@ -1,5 +1,5 @@
-//! Laws of drawn cases, whose verdict is the same every time: the seed is fixed unless another one is asked for, and whoever
-//! sees a law fail sees the command that draws the same cases again.
+//! Properties of random cases, whose verdict is the same every time: the seed is fixed unless another one is
+//! requested. A failure prints the command that draws the same cases again.
 
 use std::fmt::{self, Display};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -9,17 +9,17 @@ use quickcheck::{Gen, QuickCheck, Testable};
 
 use crate::{Sweep, seed};
 
-/// What cases are drawn from where nothing is asked for.
+/// The default seed.
 const SEED: u64 = 1;
 
-/// What `RESHARD_SEED` asks for; all laws of a process are drawn from the same one.
+/// Returns the seed that `RESHARD_SEED` requests; all properties of a process use the same one.
 fn asked() -> u64 {
     static ASKED: OnceLock<u64> = OnceLock::new();
-    // Eighths of a sweep look at other cases each.
+    // Each eighth of a sweep draws other cases.
     *ASKED.get_or_init(|| seed("RESHARD_SEED", SEED + Sweep::asked().seed()))
 }
 
-/// A law of drawn cases; [`property!`](crate::property) makes one within its test.
+/// A property of random cases; [`property!`](crate::property) creates one within its test.
 ///
 /// ```
 /// use reshard_test_support::{Arbitrary, property};
@@ -46,32 +46,34 @@ pub struct Property {
 }
 
 impl Property {
-    /// The law of a test in a package.
+    /// Returns the property of a test in a package.
     #[doc(hidden)]
     pub fn of(package: &'static str, place: &'static str) -> Property {
-        // `krate::module::test`, and within a test `::{{closure}}` behind it.
+        // `krate::module::test`, and within a test `::{{closure}}` after it.
         let place = place.split_once("::").map_or(place, |(_, test)| test);
         let test = place.split_once("::{{").map_or(place, |(test, _)| test);
         Property { package, test, seed: asked(), tests: 100, attempts: 10_000, size: 100 }
     }
 
-    /// So many cases that are not discarded, and not 100. For each 20 are drawn at most, and 10,000 in all where that is more.
+    /// Sets the number of cases that are not discarded, in place of 100.
+    ///
+    /// For each, 20 are drawn at most, and 10,000 in all where that is more.
     pub fn tests(self, tests: u64) -> Property {
         Property { tests, attempts: tests.saturating_mul(20).max(10_000), ..self }
     }
 
-    /// How large what is drawn may be, which is the longest a list may be: 100.
+    /// Sets the size of random cases, the maximum length of a list: 100 by default.
     pub fn size(self, size: usize) -> Property {
         Property { size, ..self }
     }
 
-    /// Draws the cases, and says how many were not discarded.
+    /// Draws the cases, and returns the number of those that were not discarded.
     ///
     /// # Panics
     ///
-    /// If the law does not hold of one, with the command that draws it again.
+    /// If the property does not hold for one, with the command that draws it again.
     pub fn holds(self, law: impl Testable) -> u64 {
-        // All that the environment can say to the library is said here instead.
+        // Sets all options of the library that it would otherwise read from the environment.
         let mut cases = QuickCheck::new()
             .rng(self.drawn())
             .tests(self.tests)
@@ -81,18 +83,18 @@ impl Property {
         self.told(|| {
             match cases.quicktest(law) {
                 Ok(count) => passed = count,
-                // Its sentence is that of the library, which shows it only where it panics.
+                // The message is that of the library, which shows it only when it panics.
                 Err(failed) => QuickCheck::new().tests(1).max_tests(1).quickcheck(failed),
             }
         });
         passed
     }
 
-    /// What a test draws for itself.
+    /// Runs a test that draws its own cases.
     ///
     /// # Panics
     ///
-    /// If it does, with the command that draws the same again.
+    /// If the test panics, with the command that draws the same cases again.
     pub fn draws<T>(self, test: impl FnOnce(&mut Gen) -> T) -> T {
         let mut drawn = self.drawn();
         self.told(|| test(&mut drawn))
@@ -102,12 +104,12 @@ impl Property {
         Gen::from_size_and_seed(self.size, self.seed)
     }
 
-    /// Lets a panic go on with the command behind its sentence.
+    /// Continues a panic with the command appended to its message.
     fn told<T>(&self, test: impl FnOnce() -> T) -> T {
         catch_unwind(AssertUnwindSafe(test)).unwrap_or_else(|why| {
             let text =
                 (why.downcast_ref::<String>().map(String::as_str)).or(why.downcast_ref::<&str>().copied());
-            // The sentence was printed as the panic began.
+            // The message was printed when the panic began.
             eprintln!("again: {self}");
             match text {
                 Some(text) => resume_unwind(Box::new(format!("{text}\nagain: {self}"))),
@@ -135,7 +137,7 @@ macro_rules! property {
     };
 }
 
-/// Tests that are laws of their arguments, which are drawn: 100 cases of each, from the seed that `RESHARD_SEED` says.
+/// Defines tests that are properties of random arguments: 100 cases of each, from the seed in `RESHARD_SEED`.
 ///
 /// ```
 /// use reshard_test_support::properties;
@@ -191,7 +193,7 @@ mod tests {
         expected = "RESHARD_SEED=7 cargo test -p reshard-test-support properties::tests::a_draw_that_fails"
     )]
     fn a_draw_that_fails() {
-        Property { seed: 7, ..property!() }.draws(|_| panic!("it is asked for"));
+        Property { seed: 7, ..property!() }.draws(|_| panic!("an expected failure"));
     }
 
     #[test]

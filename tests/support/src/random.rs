@@ -1,6 +1,8 @@
 //! Numbers that look drawn, the same every time.
 
-/// A linear congruential generator modulo `2^64`, of which the upper bits are taken: small, so that a failure comes again.
+/// A linear congruential generator modulo `2^64`, which returns the upper bits.
+///
+/// It is small, so that a failure is reproducible.
 ///
 /// ```
 /// use reshard_test_support::Random;
@@ -12,13 +14,13 @@
 pub struct Random(pub u64);
 
 impl Random {
-    /// The next number; its lower bits have short periods.
+    /// Returns the next number; its lower bits have short periods.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.0
     }
 
-    /// One of `0 .. n`.
+    /// Returns one of `0 .. n`.
     ///
     /// # Panics
     ///
@@ -27,7 +29,7 @@ impl Random {
         (self.next_u64() >> 33) as usize % n
     }
 
-    /// One of a list.
+    /// Returns one of a list.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! Random meshes, shapes and shardings (even and uneven, strided, ragged, by parts of axes, with terms), and random shards.
+//! Random meshes, shapes and shardings (even, uneven, strided, ragged, sub-axes, partial), and random shards.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use reshard_sharding::{Mesh, ReduceOp, Sharding};
 
 use crate::Random;
 
-/// A mesh of at most three axes and 12 ranks.
+/// Returns a mesh of at most three axes and 12 ranks.
 pub fn random_mesh(r: &mut Random) -> Mesh {
     const MESHES: [&str; 10] = [
         "x=2",
@@ -23,16 +23,16 @@ pub fn random_mesh(r: &mut Random) -> Mesh {
     r.pick(&MESHES).parse().expect("a mesh")
 }
 
-/// A tensor of at most three dims and some 2,000 elements.
+/// Returns a tensor of at most three dims and some 2,000 elements.
 pub fn random_shape(r: &mut Random) -> Vec<usize> {
     (0..r.below(4)).map(|_| *r.pick(&[0, 1, 2, 3, 4, 5, 6, 8, 9, 12])).collect()
 }
 
-/// A sharding of this shape; its terms, if any, are of sums.
+/// Returns a sharding of this shape; its partial axes, if any, are sums.
 pub fn random_sharding(r: &mut Random, mesh: &Mesh, shape: &[usize]) -> Sharding {
     loop {
         let text = if r.below(4) == 0 { by_tensor(r, mesh, shape) } else { by_axis(r, mesh, shape) };
-        // What does not fit the shape is drawn anew.
+        // Draw again if the text does not fit the shape.
         if let Ok(s) = Sharding::parse(mesh, shape, &text) {
             return s;
         }
@@ -84,7 +84,9 @@ fn by_tensor(r: &mut Random, mesh: &Mesh, shape: &[usize]) -> String {
     format!("[{}]{unreduced}", dims.join(","))
 }
 
-/// Random terms whose meaning is the whole, different on every rank: a multiple of 720720, so that averages are whole.
+/// Returns random partial values that denote the whole, different on every rank.
+///
+/// They are multiples of 720720, so that averages are whole.
 pub fn shards_of(s: &Sharding, seed: u64) -> Vec<Vec<i64>> {
     let mut random = Random(seed | 1);
     let mut terms: HashMap<(Vec<usize>, usize), i64> = HashMap::new();

@@ -1,6 +1,6 @@
-//! How much of a sweep runs: a sample with the tests, all of it, or an eighth.
+//! The extent of a sweep: a sample with the tests, all of it, or an eighth.
 
-/// How many cases a sweep takes; `RESHARD_EXHAUSTIVE` says it.
+/// The number of cases of a sweep, set by `RESHARD_EXHAUSTIVE`.
 ///
 /// ```text
 /// unset            a sample, in seconds
@@ -15,7 +15,7 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sweep {
-    /// What runs with the tests.
+    /// The sample that runs with the tests.
     Sample,
     /// Everything.
     All,
@@ -24,7 +24,7 @@ pub enum Sweep {
 }
 
 impl Sweep {
-    /// What `RESHARD_EXHAUSTIVE` asks for.
+    /// Returns the sweep that `RESHARD_EXHAUSTIVE` requests.
     ///
     /// # Panics
     ///
@@ -34,18 +34,19 @@ impl Sweep {
             Err(_) | Ok("") => Sweep::Sample,
             Ok("all") => Sweep::All,
             Ok(number) => {
-                let k: u64 = number.parse().expect("RESHARD_EXHAUSTIVE is all, or the number of an eighth");
+                let k: u64 =
+                    number.parse().expect("RESHARD_EXHAUSTIVE must be `all` or the number of an eighth");
                 Sweep::Eighth(k % 8)
             }
         }
     }
 
-    /// Whether the larger space is swept, or an eighth of it.
+    /// Returns `true` if the larger space is swept, or an eighth of it.
     pub fn is_exhaustive(self) -> bool {
         self != Sweep::Sample
     }
 
-    /// Whether the case of this number is looked at. Of a sample all are.
+    /// Returns `true` if the case of this number runs. In a sample all do.
     pub fn takes(self, case: u64) -> bool {
         match self {
             Sweep::Sample | Sweep::All => true,
@@ -53,8 +54,10 @@ impl Sweep {
         }
     }
 
-    /// Whether the case of this number is looked at, of cases of which a sample takes about one in `n`, wherever in their order what
-    /// they have in common comes again. An eighth has one in eight, and the eighths together take all.
+    /// Returns `true` if the case of this number runs, where a sample takes about one in `n`.
+    ///
+    /// The choice is independent of any period in the order of the cases. An eighth has one in eight, and the
+    /// eighths cover all.
     ///
     /// ```
     /// use reshard_test_support::Sweep;
@@ -75,7 +78,7 @@ impl Sweep {
         }
     }
 
-    /// The cases of a loop as they come, of which a sweep picks as [`picks`](Sweep::picks) does.
+    /// Returns an iterator-like picker of the cases of a loop, which picks as [`picks`](Sweep::picks) does.
     ///
     /// ```
     /// use reshard_test_support::Sweep;
@@ -86,7 +89,9 @@ impl Sweep {
         Picking { sweep: self, n, next: 0 }
     }
 
-    /// Whether the case of this number is looked at, of cases of which a sample takes one in `n`. The eighths together take all.
+    /// Returns `true` if the case of this number runs, where a sample takes one in `n`.
+    ///
+    /// The eighths cover all.
     pub fn takes_one_in(self, n: usize, case: usize) -> bool {
         match self {
             Sweep::Sample => case.is_multiple_of(n),
@@ -95,7 +100,7 @@ impl Sweep {
         }
     }
 
-    /// One in how many cases is looked at where those are counted elsewhere, and one in `n` is a sample; an eighth is a sample there.
+    /// Returns `n` if one in `n` cases runs; for cases counted elsewhere. An eighth is a sample there.
     pub fn one_in(self, n: usize) -> usize {
         match self {
             Sweep::Sample | Sweep::Eighth(_) => n,
@@ -103,7 +108,7 @@ impl Sweep {
         }
     }
 
-    /// How many random cases are drawn, of so many in a sample and so many in all.
+    /// Returns the number of random cases, given the numbers of a sample and of all.
     pub fn count(self, sample: u64, all: u64) -> u64 {
         match self {
             Sweep::Sample => sample,
@@ -112,8 +117,9 @@ impl Sweep {
         }
     }
 
-    /// How many cases a sweep that was not empty has at least, of so many in a sample and so many in all: an eighth need not
-    /// be an equal part.
+    /// Returns the minimum number of cases of a non-empty sweep, given the numbers of a sample and of all.
+    ///
+    /// An eighth need not be an equal part.
     pub fn least(self, sample: u64, all: u64) -> u64 {
         match self {
             Sweep::Sample => sample,
@@ -122,7 +128,7 @@ impl Sweep {
         }
     }
 
-    /// What to draw them from: every eighth has cases of its own.
+    /// Returns the seed of the cases: every eighth has different cases.
     pub fn seed(self) -> u64 {
         match self {
             Sweep::Sample | Sweep::All => 0,
@@ -140,7 +146,7 @@ pub struct Picking {
 }
 
 impl Picking {
-    /// Whether the next case is looked at.
+    /// Returns `true` if the next case runs.
     pub fn picks_next(&mut self) -> bool {
         let case = self.next;
         self.next += 1;
