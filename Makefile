@@ -20,7 +20,7 @@ help:
 	@echo "make release-check  what CI does not run for every change: packages built, recipes and a framework tried, all sweeps"
 	@echo "make kept         200,000 plans and 100,000 shardings against the hashes kept of them (RESHARD_EXHAUSTIVE=0..7 an eighth)"
 	@echo "make dependencies licences and duplicates of all dependencies, and known vulnerabilities where their data can be had"
-	@echo "make bench        all benchmarks; the tables are in docs/benchmarks.md"
+	@echo "make bench        all benchmarks; the tables are in docs/reference/benchmarks"
 	@echo "make bench-check  fails where a promised ratio is missed"
 	@echo "make cuda         the CUDA kernels compiled for sm_90 and checked, without a GPU (fetches 90 MB once)"
 	@echo "make mpi          the MPI engine: contract, faults, reshard run under mpirun (needs MPI and libclang)"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs packages with apt-get, one caller at a time. Fails, with what is missing, where that is not possible.
+# Installs packages with apt-get, one caller at a time. If that is not possible, fails with the missing packages.
 #
 #   scripts/apt_install.sh PACKAGE..
 set -euo pipefail

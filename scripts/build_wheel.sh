@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the wheel of the Python package, with no path of this machine in any file of it. Prints where it is.
+# Builds the wheel of the Python package, without paths of this machine in its files. Prints the wheel's path.
 #
 #   scripts/build_wheel.sh MATURIN FOLDER     with this maturin, into this folder
 set -euo pipefail

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds what building costs: fails where one of these counts is more than a tenth above the one that is kept in .ci/builds.json.
+"""Limits the cost of builds: fails if a count exceeds its stored value in .ci/builds.json by over a tenth.
 
     check, build, test   crates that the compiler was called for in a run of CI, without code, with code and with a test's main
     dependencies         crates that others wrote, of the whole workspace
@@ -7,8 +7,9 @@
 
     scripts/check_builds.py BUILDS FOLDER [--write]
 
-BUILDS is what .ci/rustc wrote, FOLDER that of cargo-llvm-lines (or none: not counted). With --write the counts are kept. Seconds are
-printed and judge nothing. A run that finds something built already has fewer crates to build, and passes too.
+BUILDS is the output of .ci/rustc, FOLDER that of cargo-llvm-lines (or none: not counted). --write stores the
+counts. Seconds are printed, but not checked. A run with existing build results builds fewer crates, and
+passes too.
 """
 
 import collections
@@ -24,7 +25,7 @@ LARGEST = ["reshard-ops", "reshard-program", "reshard-checkpoint", "reshard-refe
 
 
 def builds(path: str) -> dict[str, int]:
-    """The crates of each kind; and prints those that took longest, and those that were built most often."""
+    """Returns the crates of each kind; prints those that took longest, and those built most often."""
     seconds: collections.Counter[str] = collections.Counter()
     built: dict[str, set[str]] = collections.defaultdict(set)
     kinds: dict[str, set[tuple[str, str]]] = collections.defaultdict(set)

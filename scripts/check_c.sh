@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The library for C as its users meet it: the header is that of the source, C99 and C++11 take it without a warning, every function is called as
-# nobody should, and the examples move bytes between processes; all of it under the address and the undefined behaviour sanitizer.
+# Tests the C library as its users get it, under the address and the undefined behaviour sanitizer. The header must
+# equal the one made from the source, and compile without a warning as C99 and C++11. Every function is called with
+# invalid arguments, and the examples transfer bytes between processes.
 #
 #   scripts/check_c.sh [CBINDGEN]      CBINDGEN: the program of scripts/fetch_cbindgen.sh, which is fetched if not given; none: not compared
 #   RESHARD_WRITE=1 scripts/check_c.sh       writes the header
@@ -19,7 +20,7 @@ step() {
 if [ "$cbindgen" != none ]; then
     step "the header is that of the source"
     "$cbindgen" --quiet --config c/cbindgen.toml --output "$work/made.h" c
-    # What Rust asks of its callers stands at the beginning of the header, once.
+    # Rust's safety requirements of callers are at the beginning of the header, once.
     python3 -c 'import re, sys; print(re.sub(r"\n\n # Safety\n\n.*?\n \*/", "\n */", sys.stdin.read(), flags=re.S), end="")' \
         <"$work/made.h" >"$work/reshard.h"
     if [ "${RESHARD_WRITE:-}" = 1 ]; then

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Distributed checkpoints, both ways, with a real PyTorch: what it writes is what reshard reads, and what reshard writes is what its
-# torch.distributed.checkpoint.load reads, whole and by ranks. RESHARD_TORCH names a Python that has torch, numpy and safetensors.
-# Exit status 3: there is none, and nothing was looked at.
+# Tests distributed checkpoints in both directions with a real PyTorch: reshard reads PyTorch's checkpoints, and
+# torch.distributed.checkpoint.load reads reshard's, whole and by ranks. RESHARD_TORCH names a Python with torch, numpy
+# and safetensors. Exit status 3: it is missing, and nothing was tested.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -99,7 +99,7 @@ for folder, truth in truths.items():
                 chunks += 1
     if in_safetensors(folder):
         continue
-    # Each archive alone: the checksums of zip, and the tensor of torch.load.
+    # Check each archive separately: by zip's checksums, and by the tensor of torch.load.
     metadata = pickle.loads((folder / ".metadata").read_bytes())
     for index, info in metadata.storage_data.items():
         bytes = (folder / info.relative_path).read_bytes()[info.offset:info.offset + info.length]

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# How long PyTorch and `reshard run` take for the same work: 604 MB in 9 tensors, a distributed checkpoint of 8 ranks on dp=2,tp=4 as
-# S(0),S(1), made one of 6 on cp=3,tp=2. PyTorch loads and saves with six processes, in one of the job's worlds, and is timed between barriers, without
-# its start; `reshard run` is timed whole, and so are `cp` and `sync`. Medians, in turns, from the page cache; ratios over PyTorch.
+# Compares the time of PyTorch and `reshard run` for the same work: a distributed checkpoint of 604 MB in 9 tensors, of 8
+# ranks on dp=2,tp=4 as S(0),S(1), becomes one of 6 on cp=3,tp=2. PyTorch loads and saves with six processes, in one of the
+# job's worlds, and is timed between barriers, without its start; `reshard run` is timed whole, and so are `cp` and `sync`.
+# Medians, in turns, from the page cache; ratios over PyTorch.
 #
 #   scripts/check_dcp_speed.sh [TRIES] [FOLDER]      default: 7, and a new one in TMPDIR
 #
-# RESHARD_TORCH names a Python that has torch, numpy and safetensors; exit status 3: there is none. RESHARD_PROGRAM: a program that is built.
+# RESHARD_TORCH names a Python with torch, numpy and safetensors; exit status 3: it is missing. RESHARD_PROGRAM: an existing
+# build of the program.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tries=${1:-7}
@@ -67,7 +69,7 @@ def rank_of_six(rank):
     mesh = init_device_mesh("cpu", (3, 2), mesh_dim_names=("cp", "tp"))
     times = []
     for number in range(tries):
-        # Memory for the shards is there, as it is where a model is.
+        # Memory for the shards is already allocated, as in a process that has a model.
         state = {}
         for name in names:
             rows = [size // 3 + (size % 3 > 0)] * 2 + [size - 2 * (size // 3 + (size % 3 > 0))]
@@ -89,7 +91,7 @@ def rank_of_six(rank):
             seconds.update({"PyTorch load and save": end - start, "of that load": loaded - start})
             times.append(seconds)
             if number == 0:
-                # The same tensors came about.
+                # Check that both results have equal tensors.
                 subprocess.run([*run, path("out")], check=True, stdout=subprocess.DEVNULL)
                 subprocess.run([program, "diff", path("out"), path("saved")], check=True)
                 shutil.rmtree(path("out"))

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The licences and the duplicates of all dependencies, listed and held against deny.toml; and known vulnerabilities, by
-# cargo-deny, where the database of advisories can be had. Exit status 3: everything is well but the advisories, which could
-# not be looked at.
+# Lists the licences and the duplicates of all dependencies and checks them against deny.toml. Looks for known
+# vulnerabilities by cargo-deny, if the database of advisories is available. Exit status 3: all checks pass, except that
+# the advisories could not be checked.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -82,7 +82,7 @@ for package in refused:
 sys.exit(1 if refused else 0)
 PYTHON
 
-# The database is a repository: what cannot be reached is not waited for.
+# The database is a repository; do not wait for it if it cannot be reached.
 database=https://github.com/rustsec/advisory-db
 if ! timeout 20 git ls-remote --quiet "$database" HEAD >/dev/null 2>&1; then
     echo "known vulnerabilities were not looked at: $database cannot be reached" >&2

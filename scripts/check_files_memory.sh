@@ -1,7 +1,8 @@
 #!/bin/sh
-# A tensor of 8 GiB, in a file of holes, to 1,024 rank files, under a limit of 512 MiB of address space; prints time and peak.
+# Reshards a tensor of 8 GiB, in a sparse file, to 1,024 rank files, under a limit of 512 MiB of address space; prints time
+# and peak.
 #
-#   scripts/check_files_memory.sh [FOLDER]    where 9 GiB may be written; GIB=4 for a smaller one, RESHARD for a program that is built
+#   scripts/check_files_memory.sh [FOLDER]    with space for 9 GiB; GIB=4 for a smaller one, RESHARD for a built program
 set -eu
 cd "$(dirname "$0")/.."
 gib=${GIB:-8}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How long `reshard run` takes from files to files, 604 MB in 9 tensors, as a multiple of `cp` and `sync` of the same bytes: one
+# Measures `reshard run` from files to files, 604 MB in 9 tensors, as a multiple of `cp` and `sync` of the same bytes: one
 # whole file to 8 ranks, those to 6, those to one whole file. Everything is in the page cache; medians, in turns.
 #
 #   scripts/check_files_speed.sh [TRIES] [FOLDER]      default: 7, and a new one in TMPDIR

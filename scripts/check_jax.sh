@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `reshard.jax` on virtual devices of the CPU: plans at their bound by compiled HLO, gradients, audits, and the examples of docs/jax.md.
+# Tests `reshard.jax` on virtual CPU devices: compiled HLO at the plans' bounds, gradients, audits, examples of docs/jax.md.
 #
 #   scripts/check_jax.sh [TOOLS]     TOOLS: the environment of scripts/fetch_jax.sh, which is fetched if not given
 #

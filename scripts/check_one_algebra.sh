@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Coalescing, refinement, composition and complement are written once, in reshard-layout. The types and functions that wrote
-# them again, each in words of its own, are listed here and may not come back; what to use instead stands beside them.
+# Coalescing, refinement, composition and complement are implemented once, in reshard-layout. The former duplicates of
+# them are listed here and may not come back; each has the function to use instead.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -36,7 +36,7 @@ gone '\b(struct Loop|fn is_one_loop)\b' 'Mode<(i64, i64)>, algebra::zip and Mode
 gone '\bfn (try_map|boundaries|within_boundaries)\b' 'Layout::compose_at' "${collectives[@]}"
 gone '\bSmallVec<\[\((i64, i64|usize, usize)\); [0-9]+\]>.*(modes|digits)' 'Modes' 'sharding/src/group.rs' \
     'sharding/src/group/*.rs' 'sharding/src/mesh.rs' 'sharding/src/notation/*.rs'
-# Coordinates become ranks in one place, so that a mesh may have its devices in any order.
+# Only one function converts coordinates to ranks, so that a mesh may have its devices in any order.
 gone 'layout(\(\))?\.at\(c' 'Mesh::rank_at' 'sharding/planner/src/*.rs' 'sharding/src/layout/*.rs' \
-    'sharding/src/meaning.rs' 'sharding/src/sharding.rs' 'sharding/src/notation/*.rs'
+    'sharding/src/shards.rs' 'sharding/src/sharding.rs' 'sharding/src/notation/*.rs'
 exit "$status"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Whether what would be published is whole.
+# Checks that the packages to publish are complete.
 #
-#     scripts/check_packages.sh           every file that a packaged source includes is in its package, and so are licence and README
-#     scripts/check_packages.sh --full    every crate is packaged too, and all packages together are checked as a workspace of their
-#                                         own, in which each takes the others as it would from the registry
+#     scripts/check_packages.sh           checks that each package has every file that its sources include, licence and README
+#     scripts/check_packages.sh --full    also packages every crate, and checks all packages as one separate workspace, in
+#                                         which each uses the others as it would from the registry
 #
-# `cargo package` builds them one by one by itself, which takes five times as long.
+# `cargo package` alone would build them one at a time, which takes five times as long.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -46,7 +46,7 @@ PYTHON
 
 if [ "${1:-}" != --full ]; then exit; fi
 
-# What an earlier packaging left.
+# Remove the results of an earlier run.
 rm -rf target/package
 cargo package --workspace --allow-dirty --no-verify
 {

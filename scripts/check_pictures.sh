@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Pages of `reshard report` and the committed pictures, looked at by a real headless Chromium: scripts/pictures/check.mjs says for what.
-# Screenshots stay in target/pictures.
+# Checks pages of `reshard report` and the committed pictures in a real headless Chromium; scripts/pictures/check.mjs lists
+# the checks. Screenshots stay in target/pictures.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -38,7 +38,7 @@ page plan plan --mesh dp=2,tp=4 --shape 64,32 --from 'P,S(1)' --to 'S(0),R'
 page plan_types plan --mesh dp=2,tp=2 --shape 8,8 --from 'S(0)|S(0),P|R' --to 'S(0)|S(0),R|P' --types
 page plan_large plan --mesh pp=4,dp=64,tp=8 --shape 100000,70000 --from 'S(0),S(0),S(1)' --to 'S(1),R,S(0)' --topology h100
 page check check "$step" --topology h100
-page trace trace "$step" --rank 0 --topology h100 --hoist-bytes 1000000
+page trace trace "$step" --rank 0 --topology h100 --in-flight-bytes 1000000
 "$reshard" run --out "$pages/checkpoint" >/dev/null
 page inspect inspect "$pages/checkpoint"
 # The committed pictures, all on one page.

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The Python package as its users meet it: the wheel is built, looked through, installed into an empty environment, and everything runs there.
+# Tests the Python package as its users get it: builds the wheel, checks its contents, installs it into an empty
+# environment, and runs all tests there.
 #
 #   scripts/check_python.sh [TOOLS]     TOOLS: the environment of scripts/fetch_python.sh, which is fetched if not given
 set -euo pipefail

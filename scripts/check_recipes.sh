@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Whether the recipes of CONTRIBUTING.md still work: every diff of docs/recipes is applied to a copy of the tracked files, alone and
-# together with the others, and the tests that stand in front of them run there, where a file that the diff touches has
+# Checks that the recipes of CONTRIBUTING.md still work: applies every diff of docs/recipes to a copy of the tracked files,
+# alone and with all others. Runs the tests at the beginning of a diff in that copy if a file that the diff changes has
 # changed since they last ran: docs/recipes/tested.txt has the hash of those files.
 #
 #     scripts/check_recipes.sh                 all of them; tests of those that changed
 #     scripts/check_recipes.sh --all           all of them, with all tests; writes docs/recipes/tested.txt
 #     scripts/check_recipes.sh NAME..          these, with all tests
-#     scripts/check_recipes.sh --make NAME     writes docs/recipes/NAME.diff anew: what HEAD lacks of the working tree
+#     scripts/check_recipes.sh --make NAME     rewrites docs/recipes/NAME.diff: the changes of the working tree since HEAD
 #
-# A diff begins with what it adds and with its tests, one `    cargo test SELECTION -- FILTER..` a line.
+# A diff begins with a description and with its tests, one `    cargo test SELECTION -- FILTER..` a line.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 recipes=docs/recipes
@@ -21,7 +21,7 @@ fail() {
     exit 1
 }
 
-# What stands in front of a diff.
+# Prints the text before a diff.
 comment() {
     sed '/^diff --git /,$d' "$1"
 }
@@ -30,7 +30,7 @@ if [ "${1:-}" = --make ]; then
     file=$recipes/${2:?the name of a recipe}.diff
     [ -f "$file" ] || fail "there is no $file: write what it adds and its tests there first"
     comment "$file" >"$tmp/diff"
-    # An index of its own, so that new files are in the diff and the real index stays as it is. One line around each change:
+    # Use a separate index, so that new files are in the diff and the real index stays as it is. One line of context:
     # the less a diff quotes, the longer it applies.
     export GIT_INDEX_FILE=$tmp/index
     git read-tree HEAD
@@ -59,7 +59,7 @@ while IFS= read -r -d '' file; do
     if [ -f "$file" ]; then printf '%s\0' "$file"; fi
 done < <(git ls-files -z) | tar --null --files-from - --create | tar --extract --directory "$tmp/tree"
 
-# Inside a repository `git apply` would look for the paths there.
+# Inside a repository `git apply` would resolve the paths there.
 apply() {
     (cd "$tmp/tree" && GIT_CEILING_DIRECTORIES=$tmp git apply "$@")
 }
@@ -71,7 +71,7 @@ stale() {
         "    scripts/check_recipes.sh --make $1"
 }
 
-# hash_of NAME: of the diff, and of the files that are there of those that it touches.
+# hash_of NAME: of the diff, and of the existing files that it changes.
 hash_of() {
     local file=$recipes/$1.diff
     {
@@ -118,9 +118,9 @@ done
 if [ ${#skipped[@]} -gt 0 ]; then echo "nothing that they touch has changed, so their tests do not run: ${skipped[*]}"; fi
 if [ ${#selections[@]} -eq 0 ]; then exit; fi
 
-# One folder from run to run, in which only what differs is written, so that cargo finds what it has built. Its target directory
-# is its own: cargo tells the members of two copies of a workspace apart by their paths from its root alone, and would take what
-# it built from this tree for what it has to build from the other.
+# Use one folder in all runs and write only files that differ, so that cargo finds earlier builds. Its target directory is
+# separate: cargo distinguishes the members of two copies of a workspace only by their paths below its root, and would
+# confuse the builds of this tree with those of the other.
 tree=${CARGO_TARGET_DIR:-target}/recipes/tree
 mkdir -p "$tree"
 tree=$(cd "$tree" && pwd)

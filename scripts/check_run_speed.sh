@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# How long `reshard run --through-engine` takes on the real checkpoint, with verification and writing, as a multiple of `cp` plus `cmp`
-# of the same bytes. Everything is in the page cache; the best of several tries of each, taken in turns, is compared.
-# Fails above the promised ratio.
+# Measures `reshard run --through-engine` on the real checkpoint, with verification and writing, as a multiple of `cp` plus
+# `cmp` of the same bytes. Everything is in the page cache. Compares the best of several tries of each, taken in turns, and
+# fails above the promised ratio.
 #
 #   scripts/check_run_speed.sh [RATIO] [TRIES]      default: 3 and 9
 set -euo pipefail

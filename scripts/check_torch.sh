@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The package within a real PyTorch: its tests on 4 and 8 ranks over gloo, the examples of docs/torch.md. Its types are checked
-# by check_python.sh.
+# Tests the package with a real PyTorch: its tests on 4 and 8 ranks over gloo, the examples of docs/torch.md.
+# check_python.sh checks its types.
 #
 #   scripts/check_torch.sh [TOOLS]     TOOLS: the environment of scripts/fetch_torch.sh, which is fetched if not given
 #
-# RESHARD_TORCH_SWEEP: all for every pair of the sweeps, or the number of the eighth that is looked at.
+# RESHARD_TORCH_SWEEP: all for every pair of the sweeps, or the number of the eighth to run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

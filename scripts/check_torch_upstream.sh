@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# PyTorch's own tests of DTensor under `planned()`, against the list of what must differ.
+# Runs PyTorch's own tests of DTensor under `planned()`, and compares them with the list of expected differences.
 #
 #   RESHARD_TORCH_TESTS=FOLDER scripts/check_torch_upstream.sh [FILE ..]
 #
-# FOLDER is `test/distributed/tensor` of a checkout of PyTorch, best of the version of scripts/fetch_torch.sh; the wheel has no tests, and
-# they are not in this repository. FILEs are files below it. Each runs twice, and what only counts calls a third time: half a minute to five
-# minutes a file.
+# FOLDER is `test/distributed/tensor` of a checkout of PyTorch, preferably of the version of scripts/fetch_torch.sh; neither
+# the wheel nor this repository has these tests. FILEs are files below it. Each runs twice, and tests that only count calls
+# a third time: half a minute to five minutes a file.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

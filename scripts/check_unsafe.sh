@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Unsafe code is denied in the whole workspace. The files listed here may allow it, each with a reason and a SAFETY
-# comment; anything else fails, and so does a crate that leaves the workspace's lints.
+# Checks that unsafe code is denied in the whole workspace. The files listed here may allow it, each with a reason and a
+# SAFETY comment. Unsafe code elsewhere is an error, and so is a crate without the workspace's lints.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes sure that there are a Chromium, Node.js, and what drives the one by the other. Prints the browser and the folder of its driver.
-# The browser is the system's (RESHARD_CHROMIUM names another), installed by apt-get where it is missing and that is possible; the driver
-# is npm's. Fails where they cannot be had.
+# Provides a Chromium, Node.js, and the package by which Node.js drives the browser. Prints the browser and the driver's
+# folder. The browser is the system's (RESHARD_CHROMIUM names another), installed by apt-get if it is missing and that is
+# possible; the driver is npm's. Fails if they are not available.
 #
 #   scripts/fetch_browser.sh [FOLDER]        default: ${XDG_CACHE_HOME:-$HOME/.cache}/reshard
 set -euo pipefail
@@ -21,7 +21,7 @@ command -v npm >/dev/null || missing+=(nodejs npm)
 if [ ! -d "$folder/node_modules/playwright-core" ] || [ ! -d "$folder/node_modules/axe-core" ]; then
     mkdir -p "$folder"
     [ -f "$folder/package.json" ] || echo '{"private":true}' >"$folder/package.json"
-    # Only what drives the browser and what it looks with.
+    # Only the driver of the browser, and the accessibility checks.
     (cd "$folder" && PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm install --silent --no-audit --no-fund playwright-core@1.65 axe-core@4.14 >&2) ||
         { echo "fetch_browser: npm could not fetch playwright-core and axe-core" >&2; exit 1; }
 fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds cbindgen, which makes the header for C: outside of the checkout, once. Prints the program's path. It is no dependency of any crate:
-# its licence is none of those that the project's dependencies have.
+# Builds cbindgen, which makes the header for C: outside of the checkout, once. Prints the program's path. It is not a
+# dependency of a crate, because its licence is not one of those allowed for dependencies.
 #
 #   scripts/fetch_cbindgen.sh [FOLDER]        default: ${XDG_CACHE_HOME:-$HOME/.cache}/reshard
 set -euo pipefail

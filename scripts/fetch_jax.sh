@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Fetches what builds and tests `reshard.jax` (500 MB): a virtual environment outside of the checkout, made once. Prints its folder.
+# Fetches the build and test dependencies of `reshard.jax` (500 MB): a virtual environment outside of the checkout, made
+# once. Prints its folder.
 #
 #   scripts/fetch_jax.sh [FOLDER]        default: ${XDG_CACHE_HOME:-$HOME/.cache}/reshard
 set -euo pipefail

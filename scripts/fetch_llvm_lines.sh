@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds cargo-llvm-lines, which counts the code that the compiler makes of a crate: outside of the checkout, once. Prints its folder.
+# Builds cargo-llvm-lines, which counts the code that the compiler generates for a crate: outside of the checkout, once.
+# Prints its folder.
 #
 #   scripts/fetch_llvm_lines.sh [FOLDER]        default: ${XDG_CACHE_HOME:-$HOME/.cache}/reshard
 set -euo pipefail

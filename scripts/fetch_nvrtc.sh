@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fetches CUDA's compiler and disassembler (90 MB) from their Python packages, for machines without CUDA. Prints the lines
-# that make them found; fetches only what is not there yet.
+# Fetches CUDA's compiler and disassembler (90 MB) from their Python packages, for machines without CUDA. Prints the shell
+# commands that put them on the search paths; fetches only missing files.
 #
 #   eval "$(scripts/fetch_nvrtc.sh [FOLDER])"        default: ${XDG_CACHE_HOME:-$HOME/.cache}/reshard
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fetches what builds and tests the Python package (150 MB): a virtual environment outside of the checkout, made once. Prints its
-# folder.
+# Fetches the build and test dependencies of the Python package (150 MB): a virtual environment outside of the checkout,
+# made once. Prints its folder.
 #
 #   scripts/fetch_python.sh [FOLDER]        default: ${XDG_CACHE_HOME:-$HOME/.cache}/reshard
 set -euo pipefail

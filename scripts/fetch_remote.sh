@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Fetches the servers that checkpoints at URLs are tried with (330 MB): moto for S3, azurite for Azure, and what puts objects there.
-# They lie outside of the checkout, and are fetched once. Prints their folder. Needs pip, and npm for azurite.
+# Fetches the servers for tests of checkpoints at URLs (330 MB): moto for S3, azurite for Azure, and their clients. They are
+# stored outside of the checkout, and are fetched once. Prints their folder. Needs pip, and npm for azurite.
 #
 #   scripts/fetch_remote.sh [FOLDER]        default: ${XDG_CACHE_HOME:-$HOME/.cache}/reshard
 set -euo pipefail
 
-# Of moto what its S3 needs, and no more.
+# Only the dependencies of moto's S3.
 packages=('moto==5.2.5' 'boto3==1.44.8' 'azure-storage-blob==12.31.1' flask flask-cors PyYAML py-partiql-parser)
 azurite=azurite@3.35.0
 folder=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/reshard}/remote

@@ -4,9 +4,9 @@
 #
 #   scripts/fetch_torch.sh [FOLDER]        default: ${XDG_CACHE_HOME:-$HOME/.cache}/reshard
 #
-# The only wheel of the registry for this platform is linked with 2 GB of CUDA's libraries, of which a machine without a GPU calls the
-# runtime's alone. So that one is fetched, and the others are stand-ins made here: libraries that have their names, and of which any
-# function ends the process and says so.
+# The registry's only wheel for this platform is linked with 2 GB of CUDA libraries, of which a machine without a GPU calls
+# only the runtime. So the runtime is fetched, and the others are replaced by stand-ins that are built here: libraries with
+# the same names, whose functions end the process with a message.
 set -euo pipefail
 
 torch=(torch==2.15.0 'nvidia-cuda-runtime==13.2.*')
@@ -16,7 +16,7 @@ packages=(
 )
 folder=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/reshard}/torch
 
-# stand_ins FOLDER: the libraries that torch's own are linked with and that are not there, by what those leave undefined.
+# stand_ins FOLDER: builds the missing libraries that torch's own are linked with, with the symbols that those need.
 stand_ins() {
     "$1/bin/python" - <<'PYTHON'
 import collections, pathlib, subprocess, sysconfig

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, in two halves: built where Rust is, run where a GPU is, without Rust there.
+# Runs everything that needs a GPU, in two halves: built on a machine with Rust, run on one with a GPU, without Rust there.
 #
 #   scripts/gpu.sh build               binaries into target/gpu, less than 64 MiB in all
 #   scripts/gpu.sh run [STAGE ..]      all stages, or these, each for at most GPU_LIMIT seconds (540); then the report
 #   scripts/gpu.sh report              target/gpu/report.md from the stages that have run, in one or in several commands
 #   scripts/gpu.sh stages              the names of the stages
 #
-# GPU_MIB is the size of the tensors that are timed (1024), GPU_REPORT where the report goes. What travels is this script,
-# target/gpu and benches/peers. A stage that fails, skips something or lacks a command is a row of the report that says so,
-# and the script fails.
+# GPU_MIB is the size of the timed tensors (1024), GPU_REPORT the path of the report. The GPU machine needs this script,
+# target/gpu and benches/peers. A stage that fails, skips something or lacks a command becomes a row of the report with the
+# reason, and the script fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -40,7 +40,7 @@ for line in sys.stdin:
 missing = sorted(wanted - set(__import__("os").listdir(sys.argv[1])))
 sys.exit("gpu.sh: not built: " + ", ".join(missing) if missing else 0)
 ' "$folder"
-    # The Python package, for PyTorch's NCCL groups, and the definition that its tests have of shards.
+    # The Python package, for PyTorch's NCCL groups, and its tests' definition of shards.
     cp python/tests/with_torch/definition.py "$folder/"
     scripts/build_wheel.sh "$(scripts/fetch_python.sh)/bin/maturin" "$PWD/$folder/wheel" >/dev/null
     find "$folder" -type f -executable -exec strip {} +
@@ -54,7 +54,7 @@ sys.exit("gpu.sh: not built: " + ", ".join(missing) if missing else 0)
     fi
 }
 
-# Where Python packages and the system have CUDA: links of the names that are looked for.
+# Finds CUDA in Python packages and in the system, and makes links with the expected names.
 find_cuda() {
     local site name f d
     links=$(mktemp -d)
@@ -80,7 +80,7 @@ row() {
     printf '| %s | %s | %s |\n' "$1" "$2" "$3" >>"$parts/$stage.rows"
 }
 
-# Runs a command under the limit, into the stage's part of the report; its status is in $status.
+# Runs a command under the limit, with its output in the stage's part of the report; its status is in $status.
 into() {
     status=0
     echo '    $' "$@" >>"$parts/$stage.md"
@@ -88,7 +88,7 @@ into() {
     sed 's/^/    /' "$parts/$stage.log" >>"$parts/$stage.md"
 }
 
-# A test binary, or a command that runs one: what was promised is kept if it succeeds and skips nothing.
+# Runs a test binary, or a command that runs one: the promise holds if it succeeds and skips nothing.
 tested() {
     local what=$1 promised=$2 passed
     shift 2
@@ -111,12 +111,12 @@ tested() {
     fi
 }
 
-# A command that prints tables, and rows of the report behind ROW.
+# Runs a command that prints tables, and rows of the report after ROW.
 measured() {
     local what=$1
     shift
     into "$@"
-    # Tables are tables in the report.
+    # Tables are copied into the report as they are.
     { grep -v '^ROW ' "$parts/$stage.log" || true; } >"$parts/$stage.md"
     sed -n 's/^ROW | /| /p' "$parts/$stage.log" >>"$parts/$stage.rows"
     if [ "$status" != 0 ]; then
@@ -149,10 +149,10 @@ run_stage() {
             if has_torch; then
                 measured torch python3 benches/peers/device_torch.py "$mib" "$parts/copies.md"
             else
-                row "torch's permute().contiguous() beside them" "never slower by more than 5 %" "NOT RUN: no torch with CUDA"
+                row "compared with torch's permute().contiguous()" "never slower by more than 5 %" "NOT RUN: no torch with CUDA"
             fi
             ;;
-        # One rank, then two processes on this GPU: for correctness, not to be timed.
+        # One rank, then two processes on this GPU: for correctness only, not timed.
         nccl) tested "NCCL: the contract and a captured plan, one rank and two processes on one GPU" "kept; not timed" "$folder/nccl_on_device" --nocapture --test-threads 1 ;;
         c10d)
             if has_torch; then
@@ -192,7 +192,7 @@ run() {
     local wanted=("$@") one bad=0
     [ $# -gt 0 ] || wanted=("${stages[@]}")
     for one in "${wanted[@]}"; do
-        # No pipe into `grep -q`, which may leave before all is written.
+        # Do not pipe into `grep -q`, which may exit before everything is written.
         if [[ " ${stages[*]} " != *" $one "* ]]; then
             echo "gpu.sh: there is no stage $one: ${stages[*]}" >&2
             exit 2

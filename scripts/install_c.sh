@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the library for C into a folder: the header, both libraries, and what pkg-config and CMake find them by.
+# Installs the library for C into a folder: the header, both libraries, and the files for pkg-config and CMake.
 #
 #   scripts/install_c.sh PREFIX
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes sure that there are an MPI library with its compiler wrapper and launcher, and libclang: what the feature `mpi`
-# needs. Installs Open MPI with apt-get where they are missing and that is possible; fails otherwise.
+# Provides the dependencies of the feature `mpi`: an MPI library with its compiler wrapper and launcher, and libclang.
+# Installs Open MPI with apt-get if they are missing and that is possible; fails otherwise.
 set -euo pipefail
 
 complete() {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# An environment that has the wheel, and sees the packages of the tools but not the package of the checkout.
+# Makes an environment with the wheel and the packages of the tools, but without the package of the checkout.
 #
 #   scripts/install_wheel.sh WHEEL TOOLS FOLDER
 set -euo pipefail

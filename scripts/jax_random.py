@@ -7,7 +7,7 @@
 The first line names the versions. Every further line is a fact: a key (two words), a generator, and
 
     draw, dtype, shape        the bits of all elements in hexadecimal, the lowest index first
-    from, step                of a large tensor only the elements from an index on, so many apart
+    from, step                of a large tensor only every `step`-th element from an index on
     split, fold_in            the keys that come of it
 
 JAX runs with `jax_threefry_partitionable` and 64-bit types, PyTorch on the CPU by `torch.func._random`.
@@ -28,7 +28,8 @@ import torch
 import torch.func._random as torch_random
 
 SEEDS = [0, 1, 42, 2**31 + 7, 0x0123456789ABCDEF]
-# One element, none, odd numbers of them, more than a block of ours, and pieces that begin in the middle of one.
+# One element, none, odd numbers of them, more than a block of the generator, and ranges that begin inside of
+# a block.
 SHAPES = [(), (0,), (1,), (7,), (3, 5), (2, 0, 4)]
 LARGE = (17, 61)
 FLOATS = ["f64", "f32", "bf16", "f16"]
@@ -47,7 +48,7 @@ WIDE = {
 
 
 def hexadecimal(elements):
-    """The bits of every element, without spaces."""
+    """Returns the bits of every element in hexadecimal, without spaces."""
     array = np.ascontiguousarray(np.asarray(elements))
     digits = array.dtype.itemsize * 2
     words = array.reshape(-1).view(f"u{array.dtype.itemsize}")
@@ -71,7 +72,7 @@ def number(x):
 
 
 def jax_draws():
-    """What to draw: a text, a dtype, and a function of key and shape."""
+    """Yields the draws: a text, a dtype, and a function of key and shape."""
     for dtype in ("u8", "u16", "u32", "u64"):
         yield "bits", dtype, lambda k, s, d=dtype: jax.random.bits(k, s, NAMES[d])
     for dtype in FLOATS:
@@ -89,7 +90,7 @@ def jax_draws():
         for low, high in RANDINT + wide:
             if low < 0 and dtype[0] == "u":
                 continue
-            # An end as large as the dtype allows has no type of its own in JAX.
+            # JAX has no separate type for an end as large as the dtype allows.
             ends = [np.uint64(x) if x >= 2**63 else x for x in (low, high)]
             yield (f"randint({low},{high})", dtype,
                    lambda k, s, d=dtype, e=ends: jax.random.randint(k, s, e[0], e[1], NAMES[d]))
@@ -122,7 +123,7 @@ def bits_of(tensor):
 
 def facts(generator, draws, key_of, words_of, bits):
     for number_of_draw, (draw, dtype, drawn) in enumerate(draws):
-        # Every draw by two seeds and one small shape each, and from the middle of a large tensor.
+# Every draw by two seeds and one small shape each, and from the middle of a large tensor.
         for i in range(2):
             seed = SEEDS[(number_of_draw + i * 2) % len(SEEDS)]
             key = key_of(seed)
@@ -152,7 +153,7 @@ facts("threefry", jax_draws(), lambda seed: jax.random.key(np.uint64(seed)), lam
 # A key that was folded in has an offset, too.
 folded = lambda seed: torch_random.fold_in(torch_random.key(seed), 3)
 facts("philox", torch_draws(), folded, lambda k: k.tolist(), bits_of)
-# Indices beyond 32 bits, without a tensor of as many elements: the block of the counter by itself.
+# Indices beyond 32 bits: the counter's block is computed directly, because no tensor has that many elements.
 for seed in SEEDS:
     key = jax.random.key_data(jax.random.key(np.uint64(seed)))
     high, low = np.array([1, 7, 2**31], np.uint32), np.array([0, 2**32 - 1, 12345], np.uint32)

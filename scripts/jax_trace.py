@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""How long JAX takes to trace and lower transformer layers with their gradient: what `reshard check` types and differentiates.
+"""Measures how JAX traces and lowers transformer layers with gradients, to compare with `reshard check`.
 
     pip install jax
     scripts/jax_trace.py 24                             JAX, on eight devices of the host: dp=2, tp=4
-    time reshard check benches/layers.txt --explicit free-moves --json
+    time reshard check benches/layers.txt --explicit local-only --json
 """
 
 import sys
@@ -57,7 +57,7 @@ def jax_times(layers):
     x = jax.ShapeDtypeStruct((B, S, D), jnp.float32, sharding=cut)
     for turn in range(3):
         step = jax.jit(lambda w, x: jax.grad(loss)(w, x))
-        # Beside other work the time of the processor is what can be compared.
+        # Next to other processes, only processor time is comparable.
         now = lambda: (time.perf_counter(), time.process_time())
         begin = now()
         traced = step.trace(weights, x)

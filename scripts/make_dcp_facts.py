@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Files that PyTorch and NumPy write, small, with what they hold in safetensors beside them.
+"""Writes small files by PyTorch and NumPy, each with a safetensors file of the same contents.
 
     scripts/make_dcp_facts.py checkpoint/tests/data
 
-PyTorch, NumPy and safetensors are needed, and no GPU. The tests read what this made, and so need none of them.
-Every rank has its own part of numbers that are all different, so nothing that is misplaced is like what should be there.
+It needs PyTorch, NumPy and safetensors, and no GPU. The tests read its output, and so need none of them.
+Every rank has a separate part of numbers that are all different, so a misplaced part never equals the right
+one.
 """
 import math, os, shutil, sys, traceback, warnings
 from pathlib import Path
@@ -24,7 +25,7 @@ warnings.filterwarnings("ignore")
 
 
 def numbers(dtype, *shape):
-    """All different, as far as the type can tell."""
+    """Returns numbers that are all different, as far as the type can represent them."""
     count = math.prod(shape)
     if dtype == torch.bool:
         return (torch.arange(count) * 5 % 3 == 1).reshape(shape)
@@ -41,7 +42,7 @@ KINDS = [torch.bool, torch.uint8, torch.int8, torch.uint16, torch.int16, torch.u
 
 F32, BF16 = torch.float32, torch.bfloat16
 
-# Over a mesh of 2 by 2: even and not, on one axis and on both, with replicas, with shards of nothing.
+# Over a mesh of 2 by 2: even and uneven, on one axis and on both, with replicas, with empty shards.
 SHARDED = {
     "vector": (numbers(F32, 8), [Shard(0), Shard(0)]),
     "uneven": (numbers(F32, 7), [Shard(0), Shard(0)]),
@@ -57,12 +58,12 @@ SHARDED = {
     "scalar": (numbers(F32), [Replicate(), Replicate()]),
 }
 
-# Boxes that are no grid, one for each rank.
+# Boxes that do not form a grid, one for each rank.
 BOXES = [((0, 0), (2, 4)), ((0, 4), (3, 2)), ((2, 0), (3, 4)), ((3, 4), (2, 2))]
 
 
 def shard(whole, mesh, placements):
-    """What `distribute_tensor` makes, and the same for strided shards, of which it knows nothing."""
+    """Shards like `distribute_tensor`; also by strided placements, which that function does not support."""
     if not any(isinstance(placement, _StridedShard) for placement in placements):
         return distribute_tensor(whole, mesh, placements, src_data_rank=None)
     shape, offset = compute_local_shape_and_global_offset(whole.shape, mesh, placements)
@@ -71,7 +72,7 @@ def shard(whole, mesh, placements):
 
 
 def on_ranks(world, work):
-    """Does the work in so many processes, each with its rank."""
+    """Runs the work in `world` processes, each with its rank."""
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(20000 + os.getpid() % 20000))
     children = []
     for rank in range(world):
@@ -98,7 +99,7 @@ def truth(path, tensors):
 
 
 def distributed(to):
-    """Layout 1, of one file and of several for each rank; and layout 2, safetensors."""
+    """Writes layout 1, with one file and with several per rank; and layout 2, safetensors."""
     def dtensors():
         mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
         return {name: shard(whole, mesh, placements) for name, (whole, placements) in SHARDED.items()}
@@ -146,7 +147,7 @@ def distributed(to):
 
 
 def saved(to):
-    """What torch.save writes: parts of one storage, in any order; parameters; types without a storage of their own."""
+    """Writes by torch.save: parts of one storage, in any order; parameters; types without a typed storage."""
     base = numbers(F32, 4, 6)
     cube = numbers(BF16, 2, 3, 4)
     state = {

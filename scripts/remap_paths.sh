@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints flags for RUSTFLAGS by which no file that is built holds a path of this machine: neither the checkout, nor the registry's
+# Prints flags for RUSTFLAGS by which built files contain no path of this machine: neither the checkout, nor the registry's
 # cache, nor the toolchain.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -4,9 +4,10 @@
     pip install torch==2.15.0
     python scripts/torch_gradients.py > reference/tests/data/torch_gradients.jsonl
 
-A line is a call of ours, its inputs x, the gradients dy of its outputs (null for one that has none) and the gradients dx of its
-inputs (null for one by which nobody differentiates, "none" where PyTorch says that there is nothing). Inputs are short in binary, so that a
-text holds them; results have 11 digits. Tensors are nested lists.
+A line is a call of this library's op, its inputs x, the gradients dy of its outputs (null for one that has
+none) and the gradients dx of its inputs (null for one that is not differentiated, "none" where PyTorch
+reports no gradient). Inputs are short in binary, so that a text represents them exactly; results have 11
+digits. Tensors are nested lists.
 """
 
 import json
@@ -17,11 +18,11 @@ import sys
 import torch
 import torch.nn.functional as F
 
-# Our call, the same in PyTorch of inputs a, b, .., their shapes (- for none, () for a scalar), and the kind of numbers of each, the
-# last for all further ones:
-#   r any, apart from 0 and from each other   p positive   u between 0 and 1   g more than 1   s 1 or -1
+# The call in this library, the same in PyTorch of inputs a, b, .., their shapes (- for none, () for a
+# scalar), and the kind of numbers of each, the last for all further ones:
+#   r any, distinct and not 0   p positive   u between 0 and 1   g more than 1   s 1 or -1
 #   m 0 or 1   iN indices below N   dN indices below N, each once along the last dim   or a list, as it is
-# Elements that tie, corners and ends of intervals are written as lists.
+# Ties, corners and ends of intervals are written as lists.
 CASES = []
 
 
@@ -30,7 +31,7 @@ def case(call, torch_call, shapes, kinds="r"):
 
 
 def alike(names, shapes, kinds="r", of="torch.{}(a)"):
-    """Ops that are called alike there."""
+    """Adds ops that have the same name in PyTorch."""
     for name in names.split():
         case(name, of.format(name), shapes, kinds)
 
@@ -79,7 +80,7 @@ case("addcdiv(value=0.5)", "torch.addcdiv(a, b, c, value=0.5)", "3,4 4 3,1", "p"
 case("cast", "a * 1", "3,4")
 case("contiguous", "a.contiguous()", "3,4")
 case("conj", "torch.view_as_real(torch.view_as_complex(a).conj().resolve_conj())", "3,2")
-# Steps, and what PyTorch makes of no gradient.
+# Step functions, and functions without a gradient in PyTorch.
 alike("sign floor ceil round trunc", "3,4")
 case("floor_divide", "torch.div(a, b, rounding_mode='floor')", "3,4 4", "p")
 case("zeros_like", "torch.zeros_like(a)", "3,4")
@@ -131,7 +132,7 @@ case("fmod", "torch.fmod(a, b)", "-", "[-5,5,-4.5,4] [3,-3,2,2]")
 case("remainder", "torch.remainder(a, b)", "-", "[-5,5,-4.5,4] [3,-3,2,2]")
 case("logit(eps=0.25)", "torch.logit(a, 0.25)", "-", "[0,0.125,0.25,0.5,0.75,0.9,1]")
 case("frac", "torch.frac(a)", "-", "[-1.5,-1,0,1,2.25]")
-# The same elements elsewhere.
+# The same elements at other positions.
 case("reshape(shape=[4,3])", "a.reshape(4, 3)", "3,4")
 case("view(shape=[-1])", "a.view(-1)", "3,4")
 case("flatten", "a.flatten()", "3,4")
@@ -363,7 +364,7 @@ case("pad(pads=[1,2],mode=reflect)", "F.pad(a, (1, 2), mode='reflect')", "2,4")
 case("pad(pads=[1,2],mode=replicate)", "F.pad(a, (1, 2), mode='replicate')", "2,4")
 case("pad(pads=[1,2],mode=circular)", "F.pad(a, (1, 2), mode='circular')", "2,4")
 case("pad(pads=[1,2],value=3)", "F.pad(a, (1, 2), value=3)", "2,4")
-# Moved.
+# Rearrangements.
 case("unfold_dim(dim=1,size=3,step=2)", "a.unfold(1, 3, 2)", "2,6")
 case("im2col(kernel=2,padding=1,dilation=2)", "F.unfold(a, 2, 2, 1)", "1,2,3,3")
 case("channel_shuffle(groups=2)", "F.channel_shuffle(a, 2)", "1,4,2,2")
@@ -400,7 +401,7 @@ case("clamp_tensor", "torch.clamp(a, b, c)", "-", "[0,1,2,3,4,5,2] [1,1,1,1,1,1,
 case("frexp", "torch.frexp(a)", "3,4")
 case("angle", "torch.angle(a)", "3,4")
 case("polar", "torch.view_as_real(torch.polar(a, b))", "3 3", "p")
-# Draws, whose gradient is nothing.
+# Draws, which have no gradient.
 case("bernoulli", "a.bernoulli()", "4", "u")
 case("poisson", "torch.poisson(a)", "4", "p")
 case("normal", "torch.normal(a, b)", "4 4", "p")
@@ -567,7 +568,7 @@ NAMES = "abcdefghij"
 
 
 def listed_labels(x):
-    """Which classes are, one after the other, and -1 after the last."""
+    """Returns the indices of each row's true classes in order, padded with -1."""
     rows = [[j for j, v in enumerate(row) if v] for row in x.detach().tolist()]
     return torch.tensor([row + [-1] * (x.shape[1] - len(row)) for row in rows])
 
@@ -588,7 +589,7 @@ def numbers(kind, shape, rng):
     n = math.prod(shape)
     letter, below = kind[0], kind[1:]
     if letter == "r":
-        # Different from each other and from 0.
+        # Distinct, and not 0.
         choice = [k / 32 for k in range(-70, 71) if k % 32]
         return rng.sample(choice, n) if n <= len(choice) else [rng.choice(choice) for _ in range(n)]
     if letter in "pug":
@@ -606,7 +607,7 @@ def numbers(kind, shape, rng):
 
 
 def inputs(shapes, kinds, rng):
-    """Tensors, and whether each is differentiated; = before a shape or a kind says that it is not."""
+    """Returns tensors, each with True if it is differentiated; = before a shape or a kind excludes it."""
     kinds = kinds.split()
     lists = [k for k in kinds if "[" in k]
     made = []
@@ -627,7 +628,7 @@ def inputs(shapes, kinds, rng):
 
 
 def texts(x):
-    """Nested lists of numbers, of which those that are none are texts."""
+    """Replaces numbers that are not finite by texts, in nested lists."""
     if isinstance(x, list):
         return [texts(v) for v in x]
     if not math.isfinite(x):

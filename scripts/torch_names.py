@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Lists PyTorch's forward names from its wheel, of which nothing is run:
+"""Lists PyTorch's forward names from its wheel, without running any of it:
 
     pip download torch==2.15.0 --no-deps --only-binary=:all: --platform macosx_14_0_arm64 --python-version 3.12
     unzip -q torch-*.whl -d torch_wheel && pip install pyyaml
@@ -7,7 +7,7 @@
 
 They are the ops that DTensor registers or calls pointwise, the core ops, those on lists and fused ones, and all that is
 documented in torch, torch.nn.functional, torch.linalg, torch.special and torch.fft: no backward, and an in-place
-variant by the name of what it does.
+variant by the name of its op.
 """
 
 import glob

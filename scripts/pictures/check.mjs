@@ -1,7 +1,8 @@
-// Pages in a real Chromium: check.mjs CHROMIUM DRIVER OUT PAGE.. ; screenshots and what was found go to OUT.
+// Checks pages in a real Chromium: check.mjs CHROMIUM DRIVER OUT PAGE.. ; screenshots and findings are written to OUT.
 //
-// Of every page, at 400 and 1600 pixels, in light and in dark: no console error, no request, no horizontal scroll, nothing found by axe. Then by
-// the keyboard alone: every control and every picture is reached, a rank is chosen, a plan is stepped through. Then without scripts: everything is there.
+// Every page, at 400 and 1600 pixels, in light and in dark: no console error, no request, no horizontal scroll, no finding of
+// axe. Then by the keyboard alone: every control and every picture can be reached, a rank selected, a plan stepped through.
+// Then without scripts: all content is visible.
 import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
@@ -31,7 +32,7 @@ const open = async (page, where, options) => {
   return { context, tab };
 };
 
-// Letters that stick out of their picture, or lie over each other.
+// Finds letters that extend beyond their picture, or overlap.
 const misplaced = () => {
   const wrong = [];
   for (const svg of document.querySelectorAll("svg.rs")) {
