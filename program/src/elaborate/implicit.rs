@@ -26,15 +26,19 @@ pub enum ImplicitRedistribution {
 
 impl ImplicitRedistribution {
     const ALL: [Self; 3] = [Self::Allow, Self::LocalOnly, Self::Deny];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::LocalOnly => "local-only",
+            Self::Deny => "deny",
+        }
+    }
 }
 
 impl fmt::Display for ImplicitRedistribution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Allow => "allow",
-            Self::LocalOnly => "local-only",
-            Self::Deny => "deny",
-        })
+        f.write_str(self.as_str())
     }
 }
 
@@ -42,7 +46,7 @@ impl FromStr for ImplicitRedistribution {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        match Self::ALL.into_iter().find(|one| one.to_string() == text) {
+        match Self::ALL.into_iter().find(|one| one.as_str() == text) {
             Some(one) => Ok(one),
             None => refused(format!(
                 "unknown implicit redistribution `{text}`; expected one of: allow, local-only, deny"

@@ -67,6 +67,9 @@ pub(crate) fn no_part(
     }
 }
 
+/// A call, with the strategy that its statement requires.
+type Called<'a> = (&'a OpCall, Option<&'a [Given]>);
+
 /// The maximum number of fixes that an error lists.
 const FIXES: usize = 3;
 
@@ -88,7 +91,7 @@ pub(crate) fn no_way(
     frontier: &Frontier,
     step: Step<'_>,
 ) -> Error {
-    let GraphStatement::Op { call, inputs, outputs, .. } = statement else {
+    let GraphStatement::Op { call, inputs, outputs, by, .. } = statement else {
         return Error::Graph { reason: "the statement is not an op".to_owned() };
     };
     let what = shown(graph, call, inputs, outputs);
@@ -123,8 +126,10 @@ pub(crate) fn no_way(
     };
     fixes.sort_by_key(|f| (gradient_only && !same(f, types), f.cost));
     let along = fixes.first().map(|f| difference(types, graph, f)).unwrap_or_default();
-    let texts: Vec<String> =
-        fixes.iter().take(FIXES).map(|f| text(elaborator, types, graph, statement, f)).collect();
+    let op = (call, by.as_deref());
+    let texts: Vec<String> = (fixes.iter().take(FIXES))
+        .map(|f| text(elaborator, types, graph, (op, (inputs, outputs)), f))
+        .collect();
     let allowed = match elaborator.implicit_redistribution {
         ImplicitRedistribution::Allow => "which cannot be reached by a redistribution",
         ImplicitRedistribution::LocalOnly => "which needs communication that is not written",
@@ -216,10 +221,9 @@ fn text(
     elaborator: &ShardingSolver,
     types: &Types,
     graph: &Graph,
-    statement: &GraphStatement,
+    (op, (inputs, outputs)): (Called<'_>, (&[ValueId], &[ValueId])),
     fix: &Fix,
 ) -> String {
-    let GraphStatement::Op { inputs, outputs, .. } = statement else { return String::new() };
     let price = |(v, from, to): &(ValueId, TypeId, TypeId)| {
         let (a, b) = (types.get(*from), types.get(*to));
         let dtype = graph.dtype(*v);
@@ -275,7 +279,7 @@ fn text(
         after.push(format!("`{}: {} = {copy}` ({})", graph.name(v), is(to), price(row)));
         results.push((copy, Some(is(made))));
     }
-    lines.push(format!("`{}`", graph.op_text(statement, &operands, &results)));
+    lines.push(format!("`{}`", graph.op_text(op, (inputs, outputs), &operands, &results)));
     lines.extend(after);
     all_of(&lines)
 }

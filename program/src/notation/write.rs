@@ -58,7 +58,8 @@ impl Graph {
                 known.pinned.as_ref().map_or(Ok(()), |is| write!(f, " {}", self.printed(is, marked)))
             }
             GraphStatement::Move { from, to, along, via } => {
-                self.write_made(f, &[*to], &[self.dtype(*to)], marked)?;
+                let made = std::slice::from_ref(to);
+                f.write_str(&self.results_text(made, &[self.dtype(*to)], &self.results(made, marked)))?;
                 if !along.is_empty() {
                     write!(f, ": {}", along::written(along, self.mesh()))?;
                 }
@@ -68,9 +69,9 @@ impl Graph {
                 write!(f, " = {}", self.name(*from))
             }
             GraphStatement::Op { call, inputs, outputs, by, .. } => {
-                self.write_made(f, outputs, &self.dtypes(call, inputs, outputs.len()), marked)?;
-                write!(f, " = {}", call_text(call, inputs.iter().map(|&v| self.name(v).to_owned())))?;
-                f.write_str(&self.by_text(by.as_deref(), inputs.len()))
+                let operands: Vec<String> = inputs.iter().map(|&v| self.name(v).to_owned()).collect();
+                let results = self.results(outputs, marked);
+                f.write_str(&self.op_text((call, by.as_deref()), (inputs, outputs), &operands, &results))
             }
         }
     }
@@ -83,29 +84,17 @@ impl Graph {
         format!(" by {} -> {}", takes.join("; "), makes.join("; "))
     }
 
-    /// Formats the statement of an op with other operands, and other results with their types.
+    /// Formats the statement of an op with these operands, and these results with their types.
     pub(crate) fn op_text(
         &self,
-        statement: &GraphStatement,
+        (call, by): (&OpCall, Option<&[Given]>),
+        (inputs, outputs): (&[ValueId], &[ValueId]),
         operands: &[String],
         results: &[(String, Option<String>)],
     ) -> String {
-        let GraphStatement::Op { call, inputs, outputs, by, .. } = statement else { return String::new() };
-        let dtypes = self.dtypes(call, inputs, outputs.len());
-        let result = |((&v, dtype), (name, is)): ((&ValueId, &DType), &(String, Option<String>))| {
-            let sizes: Vec<String> = self.shape(v).iter().map(ToString::to_string).collect();
-            let elements =
-                (*dtype != self.dtype(v)).then(|| format!("{}[{}]", self.dtype(v), sizes.join(",")));
-            match (elements, is.clone()) {
-                (None, None) => name.clone(),
-                (Some(text), None) | (None, Some(text)) => format!("{name}: {text}"),
-                (Some(elements), Some(is)) => format!("{name}: {elements} {is}"),
-            }
-        };
-        let made: Vec<String> = outputs.iter().zip(&dtypes).zip(results).map(result).collect();
-        let between = if made.iter().any(|text| text.contains(':')) { "; " } else { ", " };
-        let by = self.by_text(by.as_deref(), inputs.len());
-        format!("{} = {}{by}", made.join(between), call_text(call, operands.iter().cloned()))
+        let made = self.results_text(outputs, &self.dtypes(call, inputs, outputs.len()), results);
+        let by = self.by_text(by, inputs.len());
+        format!("{made} = {}{by}", call_text(call, operands.iter().cloned()))
     }
 
     /// Formats the required placement of an operand.
@@ -116,28 +105,30 @@ impl Graph {
         }
     }
 
-    /// Writes results with their types, and with element types if they differ from the default.
-    fn write_made(
+    /// Returns the names of results, each with its constraint as text.
+    fn results(&self, made: &[ValueId], marked: bool) -> Vec<(String, Option<String>)> {
+        let one =
+            |&v: &ValueId| (self.name(v).to_owned(), self.constraint(v).map(|is| self.printed(is, marked)));
+        made.iter().map(one).collect()
+    }
+
+    /// Formats results with their types, and with element types if they differ from the default.
+    fn results_text(
         &self,
-        f: &mut fmt::Formatter<'_>,
         made: &[ValueId],
         dtypes: &[DType],
-        marked: bool,
-    ) -> fmt::Result {
-        let other = |i: usize, v: ValueId| dtypes.get(i) != Some(&self.dtype(v));
-        let typed = made.iter().enumerate().any(|(i, &v)| self.constraint(v).is_some() || other(i, v));
-        for (i, &v) in made.iter().enumerate() {
-            let between = if typed { "; " } else { ", " };
-            write!(f, "{}{}", if i == 0 { "" } else { between }, self.name(v))?;
-            if other(i, v) {
-                let sizes: Vec<String> = self.shape(v).iter().map(ToString::to_string).collect();
-                write!(f, ": {}[{}]", self.dtype(v), sizes.join(","))?;
-            }
-            if let Some(is) = self.constraint(v) {
-                write!(f, "{} {}", if other(i, v) { "" } else { ":" }, self.printed(is, marked))?;
-            }
+        results: &[(String, Option<String>)],
+    ) -> String {
+        let mut typed = false;
+        let mut texts = Vec::with_capacity(made.len());
+        for ((&v, dtype), (name, is)) in made.iter().zip(dtypes).zip(results) {
+            let sizes = || self.shape(v).iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+            let elements = (*dtype != self.dtype(v)).then(|| format!("{}[{}]", self.dtype(v), sizes()));
+            let words: Vec<String> = elements.into_iter().chain(is.clone()).collect();
+            typed |= !words.is_empty();
+            texts.push(if words.is_empty() { name.clone() } else { format!("{name}: {}", words.join(" ")) });
         }
-        Ok(())
+        texts.join(if typed { "; " } else { ", " })
     }
 
     /// Formats a type, or below `no_grad` only the value's sharding.
