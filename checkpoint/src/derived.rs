@@ -63,10 +63,10 @@ impl Checkpoint {
         }
         let wanted = |name: &str| patterns.iter().any(|one| one.matches(name));
         let (tensors, others): (Vec<_>, Vec<_>) =
-            self.tensors.iter().cloned().partition(|tensor| wanted(&tensor.name));
+            self.tensors.iter().partition(|tensor| wanted(&tensor.name));
         let objects = self.objects.iter().filter(|object| wanted(&object.name)).cloned().collect();
-        let mut selected = self.with(tensors, objects)?;
-        selected.unselected.extend(others.into_iter().map(|tensor| tensor.name));
+        let mut selected = self.with(tensors.into_iter().cloned().collect(), objects)?;
+        selected.unselected.extend(others.into_iter().map(|tensor| tensor.name.clone()));
         Ok(selected)
     }
 
