@@ -194,7 +194,7 @@ impl<'a, T, const N: usize> IntoIterator for &'a mut InlineVec<T, N> {
     }
 }
 
-/// The values of a [`InlineVec`], as an iterator.
+/// The values of an [`InlineVec`], as an iterator.
 #[derive(Debug)]
 pub struct Values<T, const N: usize>(smallvec::IntoIter<[T; N]>);
 

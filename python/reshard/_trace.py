@@ -634,7 +634,7 @@ def program(
     """Returns the program of a function, a text or a graph; chooses missing types and checks given ones.
 
     `implicit_redistribution` selects those that are allowed: `"allow"` (all), `"local-only"` (only those without
-    communication) or `"deny"` (none). `topology` is the network that determines costs. An `solver`
+    communication) or `"deny"` (none). `topology` is the network that determines costs. A `solver`
     replaces both.
     """
     if solver is None:
@@ -650,4 +650,4 @@ def program(
     return solver.solve(graph)
 
 
-__all__ = ["Ops", "Tensor", "gradient", "local", "redistribute", "no_grad", "ops", "constrain", "program", "strategy", "trace"]
+__all__ = ["Ops", "Tensor", "constrain", "gradient", "no_grad", "ops", "program", "redistribute", "shard_map", "strategy", "trace"]

@@ -23,6 +23,11 @@ def test_everything_has_a_docstring() -> None:
                 assert value.__doc__, f"{name}.{member}"
 
 
+@pytest.mark.parametrize("module", ["reshard", "reshard.checkpoint", "reshard._trace"])
+def test_every_exported_name_exists(module: str) -> None:
+    exec(f"from {module} import *", {})
+
+
 def test_importing_loads_nothing_else() -> None:
     code = "import sys, reshard; print([name for name in ('numpy', 'torch', 'jax', 'ml_dtypes') if name in sys.modules])"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
