@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyType};
+use pyo3::types::PyString;
 use reshard_planner::{Arithmetic, Explanation, Objective, PlanCache, Planner, SearchBudget};
 use reshard_sharding::Sharding;
 
@@ -40,9 +40,6 @@ impl PartialEq for PyPlanner {
         self.planner == other.planner
     }
 }
-
-/// A class, no positional arguments, and the arguments by name.
-type ByName<'py> = (Bound<'py, PyType>, (), Bound<'py, PyDict>);
 
 /// A budget: a number of units of work, or its notation.
 struct BudgetArgument(SearchBudget);
@@ -317,24 +314,22 @@ impl PyPlanner {
         format!("Planner({})", self.arguments().join(", "))
     }
 
-    fn __hash__(&self) -> u64 {
-        hash_of(self.arguments())
+    /// The planner of a text, such as "topology=h100 objective=peak": settings as `name=value`, in any order.
+    #[staticmethod]
+    fn parse(text: &Bound<'_, PyString>) -> Answer<PyPlanner> {
+        Ok(PyPlanner::new(words(text)?.parse::<Planner>()?))
     }
 
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, ByName<'py>)> {
-        let options = self.planner.options();
-        let named = PyDict::new(py);
-        named.set_item("topology", options.cost_model())?;
-        named.set_item("objective", options.objective().as_str())?;
-        named.set_item("max_peak_bytes", options.max_peak_bytes())?;
-        let groups: Option<Vec<String>> =
-            options.groups().map(|all| all.iter().map(ToString::to_string).collect());
-        named.set_item("groups", groups)?;
-        named.set_item("deterministic", options.is_deterministic())?;
-        named.set_item("arithmetic", options.arithmetic().as_str())?;
-        named.set_item("budget", options.budget().to_string())?;
-        let make = py.import("copyreg")?.getattr("__newobj_ex__")?;
-        Ok((make, (py.get_type::<PyPlanner>(), (), named)))
+    fn __str__(&self) -> String {
+        self.planner.to_string()
+    }
+
+    fn __hash__(&self) -> u64 {
+        hash_of(self.planner.to_string())
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (String,))> {
+        Ok((py.get_type::<PyPlanner>().getattr("parse")?, (self.planner.to_string(),)))
     }
 }
 

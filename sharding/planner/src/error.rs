@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use reshard_layout::ErrorKind;
+
 /// The reason why there is no plan.
 ///
 /// `Display` is one line with the offending values; [`Error::code`] is the identifier for machines.
@@ -54,6 +56,18 @@ impl Error {
             Error::Incompatible { .. } => "incompatible",
             Error::Unsupported { .. } => "unsupported",
             Error::Stopped => "stopped",
+        }
+    }
+
+    /// Returns the kind, to match on.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Sharding(e) => e.kind(),
+            Error::Kernel(e) => e.kind(),
+            Error::PeakTooSmall { .. } => ErrorKind::MemoryLimit,
+            Error::Topology { .. } | Error::Incompatible { .. } => ErrorKind::InvalidInput,
+            Error::Unsupported { .. } => ErrorKind::Unsupported,
+            Error::Stopped => ErrorKind::Cancelled,
         }
     }
 

@@ -36,6 +36,7 @@ mod lower_bound;
 mod message;
 mod mirror;
 mod model;
+mod notation;
 mod objective;
 mod op;
 mod options;
@@ -67,6 +68,7 @@ pub use op::StepOp;
 pub use options::PlanOptions;
 pub use plan::Plan;
 pub use planner::Planner;
+pub use reshard_layout::ErrorKind;
 pub use states::closed_form::Form;
 pub use step::Step;
 

@@ -253,3 +253,45 @@ fn a_reduction_that_all_keep_is_an_all_reduce() {
     }
     assert!(kept > 50 && scattered > 50, "{kept} {scattered}");
 }
+
+#[test]
+fn a_planner_prints_and_parses_its_settings() {
+    let texts = [
+        "topology=uniform objective=time",
+        "topology=h100 objective=bytes max_peak_bytes=1024",
+        "topology=uniform objective=peak groups= deterministic=true",
+        "topology=launch=1;message=0.5;level=4:1:10;level=*:2:5 objective=time groups=(2,2):(1,4)|4:2 arithmetic=framework \
+         search_budget=none",
+    ];
+    for text in texts {
+        let planner: Planner = text.parse().unwrap();
+        assert_eq!(planner.to_string(), text);
+        assert_eq!(
+            serde_json::from_str::<Planner>(&serde_json::to_string(&planner).unwrap()).unwrap(),
+            planner
+        );
+    }
+    assert_eq!("".parse::<Planner>(), Ok(Planner::new()));
+    assert_eq!(
+        " objective=bytes\ttopology=h100 ".parse::<Planner>(),
+        "topology=h100 objective=bytes".parse()
+    );
+    let listed: GroupPattern = "{{0,1,3},{2,5,4}}".parse().unwrap();
+    let planner = Planner::new().with_groups([listed]);
+    assert_eq!(planner.to_string().parse(), Ok(planner));
+    for (text, message) in [
+        ("objective", "name=value"),
+        ("objective=", "time, bytes or peak"),
+        ("objective=time objective=time", "the setting `objective` once"),
+        ("max_peak_bytes=-1", "a number of bytes"),
+        ("deterministic=1", "true or false"),
+        ("groups=4:1|", ""),
+        ("speed=7", "search_budget"),
+        ("search_budget=x", "none"),
+    ] {
+        match text.parse::<Planner>() {
+            Ok(_) => assert_eq!(message, "", "{text}"),
+            Err(error) => assert!(error.to_string().contains(message), "{text}: {error}"),
+        }
+    }
+}
