@@ -133,11 +133,8 @@ void run(Shared &shared, std::size_t rank) {
     check(reshard_mesh_parse("dp=2,tp=2", &parsed));
     const Mesh mesh(parsed);
     const Sharding from = sharded(mesh.get(), "P,S(0)"), to = sharded(mesh.get(), "S(0),R");
-    reshard_options options = {};
-    options.size = sizeof options;
-    options.objective = "bytes";
     reshard_planner *planner = nullptr;
-    check(reshard_planner_new(&options, &planner));
+    check(reshard_planner_new("objective=bytes", &planner));
     reshard_plan *planned = nullptr;
     check(reshard_plan_new(from.get(), to.get(), "f64", planner, &planned));
     check(reshard_planner_free(planner));

@@ -67,6 +67,7 @@ by_kind!(
     reshard_layout::Error,
     reshard_sharding::Error,
     reshard_planner::Error,
+    reshard_ops::Error,
     reshard_kernels::Error,
     reshard_collectives::Error,
     reshard_checkpoint::Error,

@@ -1,17 +1,16 @@
-//! Propagation as JSON, and regions of checkpoints.
+//! Regions of checkpoints.
 #![allow(unsafe_code, reason = "functions that C calls, with unmangled names")]
 
 use std::ffi::c_char;
 use std::fmt;
 use std::path::Path;
 
-use reshard_cli::{Console, run};
 use reshard_sharding::{Interval, Region};
 
 use crate::error::{Fault, Status, body};
 use crate::handles::{self, Handled};
 use crate::held::Held;
-use crate::memory::{bytes_mut, list, put, put_sized, put_text, text};
+use crate::memory::{bytes_mut, list, put, put_sized, text};
 use crate::sharding::Sharding;
 
 /// The tensors of a file or a folder.
@@ -74,24 +73,6 @@ impl Checkpoint {
     }
 }
 
-/// Propagates one request to the strategy of least cost, like a line of `reshard propagate --batch`.
-fn propagated(request: &str) -> Result<String, Fault> {
-    if request.contains('\n') {
-        return Err(Fault::refused("parse", "a request must be one line"));
-    }
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut input = request.as_bytes();
-    let mut console =
-        Console { input: &mut input, out: &mut out, err: &mut err, colour: false, progress: false };
-    run(["reshard", "propagate", "--batch"], &mut console);
-    let answer = String::from_utf8_lossy(&out).trim_end().to_owned();
-    let read: serde_json::Value =
-        serde_json::from_str(&answer).map_err(|error| Fault::refused("parse", error.to_string()))?;
-    let Some(error) = read.get("error") else { return Ok(answer) };
-    let said = |key: &str| error.get(key).and_then(serde_json::Value::as_str).unwrap_or_default();
-    Err(Fault::refused(said("kind"), said("message")))
-}
-
 /// Writes bytes and their number, which is written even if the bytes do not fit.
 ///
 /// # Safety
@@ -110,29 +91,6 @@ unsafe fn put_bytes(all: &[u8], out: *mut u8, capacity: usize, length: *mut usiz
     // SAFETY: as the caller promises.
     unsafe { bytes_mut(out, all.len(), "bytes") }?.copy_from_slice(all);
     Ok(())
-}
-
-/// The strategy of least cost for an op on a mesh, and the redistributions that it needs.
-///
-/// Request and answer are JSON, as in a line of `reshard propagate --batch`, such as
-/// `{"mesh":"dp=2,tp=4","op":"mm","shapes":"64,32;32,16","in":"S(0),R;R,S(1)"}`.
-///
-/// # Safety
-///
-/// Every pointer is null or follows the rules at the top of `reshard.h`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn reshard_propagate_json(
-    request: *const c_char,
-    buffer: *mut c_char,
-    size: usize,
-    length: *mut usize,
-) -> Status {
-    body!(reshard_propagate_json(request, length) {
-        // SAFETY: as the caller promises.
-        let answer = propagated(unsafe { text(request, "request") }?)?;
-        // SAFETY: as the caller promises.
-        unsafe { put_text(&answer, buffer, size, length) }
-    })
 }
 
 /// The tensors of a file or a folder, in any supported format; opening reads headers only.

@@ -9,7 +9,8 @@
 //! mesh, sharding, types      which ranks hold which elements
 //! planner, plan, messages    redistribution: the planner, the steps, the messages of one rank
 //! calls     a rank's calls of a framework, and the copies around them
-//! files     propagation as JSON, regions of checkpoints
+//! propagate the cheapest shardings around one op
+//! files     regions of checkpoints
 //! ```
 //!
 //! No function panics, and none dereferences a handle: one that was freed, is of another kind or was never
@@ -27,6 +28,7 @@ mod mesh;
 mod messages;
 mod plan;
 mod planner;
+mod propagate;
 mod sharding;
 mod types;
 
@@ -39,5 +41,6 @@ pub use mesh::*;
 pub use messages::*;
 pub use plan::*;
 pub use planner::*;
+pub use propagate::*;
 pub use sharding::*;
 pub use types::*;

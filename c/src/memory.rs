@@ -247,22 +247,3 @@ pub(crate) unsafe fn put_sized<T>(out: *mut T, value: T, least: usize, name: &st
     }
     Ok(())
 }
-
-/// Reads a struct that begins with its size; fields beyond the caller's size stay as in `value`.
-///
-/// # Safety
-///
-/// A pointer that is not null points to a struct that begins with its size.
-pub(crate) unsafe fn sized<T: Copy>(
-    at: *const T,
-    mut value: T,
-    least: usize,
-    name: &str,
-) -> Result<T, Fault> {
-    // SAFETY: as the caller promises.
-    let size = unsafe { size_of_theirs(at, least, name) }?.min(size_of::<T>());
-    // SAFETY: both have `size` bytes; structs that are read here consist of numbers and pointers, valid for
-    // any bytes.
-    unsafe { ptr::copy_nonoverlapping(at.cast::<u8>(), ptr::from_mut(&mut value).cast::<u8>(), size) };
-    Ok(value)
-}

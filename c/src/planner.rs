@@ -1,16 +1,15 @@
-//! Planners, and their options.
+//! Planners, and their settings.
 #![allow(unsafe_code, reason = "functions that C calls, with unmangled names")]
 
 use std::ffi::c_char;
-use std::ptr;
 use std::sync::{Arc, LazyLock};
 
 use reshard_kernels::DType;
-use reshard_planner::{Arithmetic, PlanCache, SearchBudget};
+use reshard_planner::PlanCache;
 
 use crate::error::{Status, body};
 use crate::handles::{self, Handled};
-use crate::memory::{sized, text_if_any};
+use crate::memory::text_if_any;
 use crate::sharding::Sharding;
 
 /// The number of plans that a planner caches.
@@ -28,6 +27,11 @@ impl Planner {
         Planner { planner, cache: PlanCache::new(KEPT) }
     }
 
+    /// Returns the planner of the library.
+    pub(crate) fn rust(&self) -> &reshard_planner::Planner {
+        &self.planner
+    }
+
     /// Returns the plan, from the cache where it has it.
     pub(crate) fn plan(
         &self,
@@ -43,74 +47,28 @@ impl Handled for Planner {
     const NAME: &'static str = "planner";
 }
 
-/// The options of a planner; zero or null selects the default.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct Options {
-    /// The `sizeof` of this struct, set by the caller.
-    pub size: usize,
-    /// The network, such as `h100`, or its text.
-    pub topology: *const c_char,
-    /// `time`, `bytes` or `peak`.
-    pub objective: *const c_char,
-    /// The limit of the bytes that any rank holds at one time; 0 for none.
-    pub max_peak_bytes: u64,
-    /// The limit of the search, in units of work; 0 for the default.
-    pub budget: u64,
-    /// 1 to do all reductions in one fixed order, else 0.
-    pub deterministic: u8,
-    /// 1 if a framework does the reductions, which supports more element types than the library; else 0.
-    pub framework_arithmetic: u8,
-}
-
 /// The planner that is used where the caller passes none.
 pub(crate) static USUAL: LazyLock<Planner> = LazyLock::new(|| Planner::new(reshard_planner::Planner::new()));
 
-/// Makes a planner; `options` may be null, for the default one.
+/// Makes a planner from its settings, such as `topology=h100 objective=bytes`; null is the default one.
+///
+/// Settings are `name=value`, separated by spaces: `topology` (`uniform`, `h100`, or the text of a network),
+/// `objective` (`time`, `bytes` or `peak`), `max_peak_bytes` (the limit of the bytes on any rank), `groups`
+/// (the only groups to use, separated by `|`), `deterministic` (`true` for reductions in rank order),
+/// `arithmetic` (`kernels`, or `framework` for types that only the framework reduces) and `search_budget`
+/// (units of work, or `none`).
 ///
 /// # Safety
 ///
 /// Every pointer is null or follows the rules at the top of `reshard.h`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn reshard_planner_new(options: *const Options, out: *mut *mut Planner) -> Status {
+pub unsafe extern "C" fn reshard_planner_new(settings: *const c_char, out: *mut *mut Planner) -> Status {
     body!(reshard_planner_new(out) {
-        let none = Options {
-            size: size_of::<Options>(),
-            topology: ptr::null(),
-            objective: ptr::null(),
-            max_peak_bytes: 0,
-            budget: 0,
-            deterministic: 0,
-            framework_arithmetic: 0,
-        };
-        let options = if options.is_null() {
-            none
-        } else {
-            // SAFETY: as the caller promises.
-            unsafe { sized(options, none, size_of::<Options>(), "options") }?
-        };
-        let mut planner = reshard_planner::Planner::new().deterministic(options.deterministic != 0);
         // SAFETY: as the caller promises.
-        let words = unsafe {
-            (text_if_any(options.topology, "options->topology")?, text_if_any(options.objective, "options->objective")?)
-        };
-        if let Some(topology) = words.0 {
-            planner = planner.topology(topology.parse()?);
-        }
-        if let Some(objective) = words.1 {
-            planner = planner.objective(objective.parse()?);
-        }
-        if options.max_peak_bytes > 0 {
-            planner = planner.max_peak_bytes(options.max_peak_bytes);
-        }
-        if options.budget > 0 {
-            planner = planner.budget(SearchBudget::new(options.budget));
-        }
-        if options.framework_arithmetic != 0 {
-            planner = planner.arithmetic(Arithmetic::Framework);
-        }
+        let settings = unsafe { text_if_any(settings, "settings") }?.unwrap_or_default();
+        let planner = Planner::new(settings.parse()?);
         // SAFETY: as the caller promises.
-        unsafe { handles::put(Planner::new(planner), out) }
+        unsafe { handles::put(planner, out) }
     })
 }
 

@@ -10,7 +10,7 @@ too large or misaligned. It must return the expected status, and set a message t
 import re
 import sys
 
-HANDLES = "layout mesh sharding sharding_type planner plan messages groups calls checkpoint".split()
+HANDLES = "layout mesh sharding sharding_type planner plan op_sharding messages groups calls checkpoint".split()
 SIZED = "step phase op tensor".split()
 
 # Good texts: by function and argument, else by argument.
@@ -22,15 +22,16 @@ TEXTS = {
     ("reshard_plan_from_json", "json"): "plan_json",
     "expression": '"(4,2):(1,4)"',
     "dtype": '"f32"',
+    "settings": '"topology=h100 objective=bytes"',
     "axes": '"dp"',
-    "request": '"{\\"mesh\\":\\"dp=2\\",\\"op\\":\\"mm\\",\\"shapes\\":\\"4,4;4,4\\",\\"in\\":\\"S(0);R\\"}"',
+    "op": '"relu"',
     "path": "path",
     "name": '"w"',
 }
 
 # Arguments that may be null.
 OPTIONAL = {
-    ("reshard_planner_new", "options"), ("reshard_plan_new", "planner"), ("reshard_calls_new", "dtype"), ("reshard_calls_new", "groups"),
+    ("reshard_planner_new", "settings"), ("reshard_plan_new", "planner"), ("reshard_propagate", "planner"), ("reshard_calls_new", "dtype"), ("reshard_calls_new", "groups"),
 }
 
 # Good numbers.
@@ -44,8 +45,8 @@ INDICES = {"index", "rank", "dim", "axis"}
 
 # Lists that are read, and output arguments.
 LISTS = {
-    "shape": "two", "starts": "zeros", "lengths": "ones", "coordinate": "zeros", "extents": "extents", "strides": "extents", "groups": "groups",
-    "options": "&options", "source": "bytes_in", "received": "bytes_in",
+    "shape": "two", "starts": "zeros", "lengths": "ones", "coordinate": "zeros", "extents": "extents", "strides": "extents", "groups": "groups", "inputs": "inputs",
+    "source": "bytes_in", "received": "bytes_in",
 }
 OUTS = {"out", "buffer", "length", "values", "count", "extents", "strides", "ranks", "known", "packed", "target", "bytes"}
 
@@ -65,8 +66,8 @@ static const int64_t extents[] = {2, 2};
 static const uint8_t bytes_in[ROOM];
 static const size_t members[] = {0, 1};
 static const reshard_group groups[] = {{"tp", members, 2}};
-static const reshard_options options = {sizeof(reshard_options), "h100", "bytes", 0, 0, 0, 0};
 static const char *path;
+static const reshard_sharding *inputs[1];
 static char sharding_json[ROOM], plan_json[ROOM];
 static reshard_op op;
 static size_t calls_made;
@@ -246,6 +247,8 @@ static void make(int again) {
     good(reshard_planner_new(NULL, &the_planner));
     good(reshard_plan_new(the_sharding, to, "f32", NULL, &the_plan));
     good(reshard_sharding_free(to));
+    inputs[0] = the_sharding;
+    good(reshard_propagate("relu", inputs, 1, "f32", NULL, &the_op_sharding));
     good(reshard_messages_new(the_plan, 0, &the_messages));
     good(reshard_groups_new(groups, 1, &the_groups));
     good(reshard_calls_new(the_plan, 0, NULL, NULL, &the_calls));
