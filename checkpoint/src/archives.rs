@@ -14,8 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::bytes::{self, Bytes, Input};
 use super::checkpoint::{Checkpoint, Tensor};
 use super::checksum::{Sum32, crc32};
-use super::error::{Error, ErrorKind};
-use super::inflated;
+use super::error::{Error, ErrorClass, ErrorKind};
 use super::integrity::{PIECE, Problem, Problems};
 use super::objects::Object;
 use super::observer::{Observer, moved};
@@ -96,7 +95,7 @@ impl Archive {
         };
         match Zip::open(place, room) {
             Ok(zip) => Ok(Self { is_object: true, ..Self::of(&zip) }),
-            Err(error) if error.class() != ErrorKind::Refused => Err(error),
+            Err(error) if error.class() != ErrorClass::Refused => Err(error),
             Err(_) => {
                 let head = place.part(0, place.len().min(1)).map_or(Ok(Vec::new()), |head| head.read())?;
                 let is_pickle = head == [PICKLE];
@@ -121,7 +120,7 @@ impl Archive {
         }
         let zip = match Zip::open(place, room) {
             Ok(zip) => zip,
-            Err(error) if error.class() == ErrorKind::Refused => {
+            Err(error) if error.class() == ErrorClass::Refused => {
                 problems.push(Problem {
                     file: self.input.path().display().to_string(),
                     tensor: None,
@@ -203,7 +202,7 @@ impl Piece {
         };
         match done {
             Ok(()) => {}
-            Err(error) if error.code() == inflated::KIND => return Ok(Some(error.to_string())),
+            Err(error) if error.kind() == ErrorKind::Parse => return Ok(Some(error.to_string())),
             Err(error) => return Err(error),
         }
         if entry.left.fetch_sub(1, Ordering::AcqRel) > 1 || !says || entry.sum.get() == entry.said {

@@ -106,7 +106,7 @@ impl Input {
     /// Opens a readable regular file, or an object at a URL.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let missing =
-            |error: io::Error| Error::refused("input", format!("{} cannot be read: {error}", path.display()));
+            |error: io::Error| Error::unreadable(format!("{} cannot be read: {error}", path.display()));
         let read = AtomicU64::new(0);
         if place::is_url(path) {
             let place = Place::remote(path).map_err(missing)?;
@@ -195,11 +195,15 @@ impl Input {
             format!("it had {} and now has {}", counted(identity.len, "byte", "bytes"), now.len)
         };
         let message = format!("{} was changed while it was read: {how}", self.path.display());
-        Err(Error::failed("input", message))
+        Err(Error::failed(crate::ErrorKind::Io, "input", message))
     }
 
     pub(crate) fn failed(&self, error: &io::Error) -> Error {
-        Error::failed("input", format!("reading {} failed: {error}", self.path.display()))
+        Error::failed(
+            crate::ErrorKind::Io,
+            "input",
+            format!("reading {} failed: {error}", self.path.display()),
+        )
     }
 }
 
@@ -373,13 +377,10 @@ fn within(at: usize, count: usize, len: usize) -> Result<(), Error> {
     if at.checked_add(count).is_some_and(|end| end <= len) {
         return Ok(());
     }
-    Err(Error::failed(
-        "internal",
-        format!(
-            "requested {count} at offset {at}, but there are only {len}",
-            count = counted(count, "byte", "bytes")
-        ),
-    ))
+    Err(Error::internal(format!(
+        "requested {count} at offset {at}, but there are only {len}",
+        count = counted(count, "byte", "bytes")
+    )))
 }
 
 impl Handle {
@@ -448,7 +449,7 @@ impl Reader<'_> {
             }
             Self::Owned(bytes) => {
                 let Some((now, later)) = bytes.split_at_checked(room.len()) else {
-                    return Err(Error::failed("internal", "requested bytes past the end"));
+                    return Err(Error::internal("requested bytes past the end"));
                 };
                 room.copy_from_slice(now);
                 *bytes = later;
@@ -497,6 +498,7 @@ impl From<Vec<u8>> for Bytes {
 pub(crate) fn reserve(bytes: &mut Vec<u8>, more: usize) -> Result<(), Error> {
     bytes.try_reserve_exact(more).map_err(|_| {
         Error::failed(
+            crate::ErrorKind::MemoryLimit,
             "memory",
             format!("out of memory: cannot allocate {more}", more = counted(more, "byte", "bytes")),
         )

@@ -118,7 +118,7 @@ impl Checkpoint {
     pub fn open(path: Option<&Path>) -> Result<Self, Error> {
         let Some(path) = path else { return Ok(embedded::checkpoint()) };
         let kind = place::kind(path).map_err(|error| {
-            Error::refused("input", format!("the input {} cannot be read: {error}", place::shown(path)))
+            Error::unreadable(format!("the input {} cannot be read: {error}", place::shown(path)))
         })?;
         let of_folder = |folder: &Path, opened: Result<Self, Error>| {
             opened.map(|opened| Self { folders: vec![folder.to_owned()], ..opened })

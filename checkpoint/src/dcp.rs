@@ -139,7 +139,7 @@ pub(crate) fn open(dir: &Path, path: &Path) -> Result<Checkpoint, Error> {
     }
     let mut objects = beside(dir)?;
     for (name, bytes) in names.iter().zip(contents) {
-        let bytes = bytes.ok_or_else(|| Error::failed("internal", "an object was not read"))?;
+        let bytes = bytes.ok_or_else(|| Error::internal("an object was not read"))?;
         let content = Content::Archive(bytes);
         objects.push(Object { name: (*name).to_owned(), path: path_of(name), content, sum: None });
     }

@@ -4,26 +4,30 @@ use crate::shown::Shown;
 use std::fmt;
 use std::path::Path;
 
+pub use reshard_layout::ErrorKind;
+
 /// An error: a stable kind for programs, and a one-line message with the offending values.
 ///
 /// ```
 /// use reshard_checkpoint::{Checkpoint, ErrorKind};
 ///
 /// let error = Checkpoint::open(Some("/nowhere".as_ref())).err().unwrap();
-/// assert_eq!((error.code(), error.class(), error.status()), ("input", ErrorKind::Refused, 2));
+/// assert_eq!((error.kind(), error.code(), error.status()), (ErrorKind::Io, "input", 2));
 /// assert!(error.to_string().starts_with("the input /nowhere cannot be read"));
 /// ```
 #[derive(Debug)]
 pub struct Error {
-    kind: &'static str,
+    kind: ErrorKind,
+    code: &'static str,
     message: String,
     place: Option<(String, usize)>,
-    class: ErrorKind,
+    class: ErrorClass,
 }
 
 /// The class of an error, which decides the exit status.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorKind {
+pub enum ErrorClass {
     /// The input or the request is invalid; no work was begun.
     Refused,
     /// The job failed, by verification, by an engine or by I/O.
@@ -33,29 +37,44 @@ pub enum ErrorKind {
 }
 
 impl Error {
+    fn new(class: ErrorClass, kind: ErrorKind, code: &'static str, message: impl Into<String>) -> Self {
+        Self { kind, code, message: message.into(), place: None, class }
+    }
+
     /// Returns an error for invalid input or an invalid request.
-    pub(crate) fn refused(kind: &'static str, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), place: None, class: ErrorKind::Refused }
+    pub(crate) fn refused(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Refused, ErrorKind::InvalidInput, code, message)
+    }
+
+    /// Returns an error for an input that cannot be read, found before any work was begun.
+    pub(crate) fn unreadable(message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Refused, ErrorKind::Io, "input", message)
     }
 
     /// Returns an error for a job that failed.
-    pub(crate) fn failed(kind: &'static str, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), place: None, class: ErrorKind::Failed }
+    pub(crate) fn failed(kind: ErrorKind, code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Failed, kind, code, message)
+    }
+
+    /// Returns an error for output that differs from its definition.
+    pub(crate) fn verification(message: impl Into<String>) -> Self {
+        Self::failed(ErrorKind::Verification, "verification", message)
+    }
+
+    /// Returns an error for a bug of the library.
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        Self::failed(ErrorKind::Internal, "internal", message)
     }
 
     /// Returns an error for an I/O failure on `path` during the work.
     pub(crate) fn io(doing: &str, path: &Path, error: &std::io::Error) -> Self {
-        Self::failed("io", format!("{doing} {} failed: {error}", path.display()))
+        Self::failed(ErrorKind::Io, "io", format!("{doing} {} failed: {error}", path.display()))
     }
 
     /// Returns an error for a process whose job failed in another process, with that exit status.
     pub(crate) fn told_elsewhere(status: u8) -> Self {
-        Self {
-            kind: "elsewhere",
-            message: "another process of the job reports the error".to_owned(),
-            place: None,
-            class: ErrorKind::ToldElsewhere(status),
-        }
+        let message = "another process of the job reports the error";
+        Self::new(ErrorClass::ToldElsewhere(status), ErrorKind::RankFailed, "elsewhere", message)
     }
 
     /// Prefixes the message with its subject: `about: message`.
@@ -71,20 +90,26 @@ impl Error {
 
     /// Returns the stable identifier of the problem: `input`, `rank_files`, `verification`, ..
     pub fn code(&self) -> &'static str {
+        self.code
+    }
+
+    /// Returns the kind, to match on.
+    pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
     /// Returns the class: invalid, failed, or reported by another process.
-    pub fn class(&self) -> ErrorKind {
+    #[doc(hidden)]
+    pub fn class(&self) -> ErrorClass {
         self.class
     }
 
     /// Returns the exit status of the process: 2 for invalid input or requests, 1 for failures.
     pub fn status(&self) -> u8 {
         match self.class {
-            ErrorKind::Failed => 1,
-            ErrorKind::Refused => 2,
-            ErrorKind::ToldElsewhere(status) => status,
+            ErrorClass::Failed => 1,
+            ErrorClass::Refused => 2,
+            ErrorClass::ToldElsewhere(status) => status,
         }
     }
 
@@ -104,7 +129,7 @@ impl std::error::Error for Error {}
 
 impl From<reshard_sharding::Error> for Error {
     fn from(error: reshard_sharding::Error) -> Self {
-        let refused = Self::refused(error.code(), error.to_string());
+        let refused = Self::new(ErrorClass::Refused, error.kind(), error.code(), error.to_string());
         let reshard_sharding::Error::Parse { input, at, .. } = error else {
             return refused;
         };
@@ -117,13 +142,13 @@ impl From<reshard_planner::Error> for Error {
         if let reshard_planner::Error::Sharding(error) = error {
             return error.into();
         }
-        Self::refused(error.code(), error.to_string())
+        Self::new(ErrorClass::Refused, error.kind(), error.code(), error.to_string())
     }
 }
 
 /// An exchange that failed is a job that failed.
 impl From<reshard_collectives::Error> for Error {
     fn from(error: reshard_collectives::Error) -> Self {
-        Self::failed(error.code(), error.to_string())
+        Self::failed(error.kind(), error.code(), error.to_string())
     }
 }

@@ -89,10 +89,10 @@ pub(crate) fn agrees(received_bytes: u64, plan: &Plan) -> Result<(), Error> {
         "the busiest rank received {received_bytes}, but the plan predicts {promised}",
         received_bytes = counted(received_bytes, "byte", "bytes")
     );
-    Err(Error::failed("verification", message))
+    Err(Error::verification(message))
 }
 
 /// Returns the error for a redistribution without a plan.
 pub(crate) fn not_planned() -> Error {
-    Error::failed("internal", "it has no plan")
+    Error::internal("it has no plan")
 }

@@ -11,7 +11,7 @@ use safetensors::{Dtype, SafeTensorError};
 use super::bytes::{Bytes, Input};
 use super::checksum::checksum;
 use super::declared::Declared;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 /// The size of the header length at the start of a file.
 const LENGTH: usize = size_of::<u64>();
@@ -97,7 +97,9 @@ pub(crate) fn encode<'a>(
     tensors: &mut dyn Iterator<Item = (&'a str, Dtype, &'a [usize])>,
     free_texts: Option<&FreeTexts>,
 ) -> Result<Vec<u8>, Error> {
-    let bad = |why: String| Error::failed("safetensors", format!("cannot write the header: {why}"));
+    let bad = |why: String| {
+        Error::failed(ErrorKind::Internal, "safetensors", format!("cannot write the header: {why}"))
+    };
     let mut end = 0_usize;
     let mut infos = Vec::new();
     for (name, dtype, shape) in tensors {

@@ -282,7 +282,7 @@ impl Traffic {
                     "other ranks received {taken} from rank {rank}, but by the plan it sends {given}",
                     taken = counted(taken, "byte", "bytes")
                 );
-                return Err(Error::failed("verification", message));
+                return Err(Error::verification(message));
             }
         }
         Ok(self.0.iter().map(|counts| count(&counts.landed)).max().unwrap_or(0))
@@ -290,7 +290,7 @@ impl Traffic {
 }
 
 fn no_exchange(rank: usize) -> Error {
-    Error::failed("internal", format!("rank {rank} has no part in the plan"))
+    Error::internal(format!("rank {rank} has no part in the plan"))
 }
 
 #[cfg(test)]

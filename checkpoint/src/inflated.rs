@@ -13,7 +13,7 @@ use miniz_oxide::{DataFormat, MZError, MZFlush, MZStatus};
 use reshard_layout::internal::counted;
 
 use super::bytes::{self, Input};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 /// The largest number of bytes that are inflated: 512 MiB.
 pub(crate) const MOST: u64 = 512 << 20;
@@ -128,7 +128,7 @@ impl Inflated {
             self.input.path().display(),
             counted(self.len, "byte", "bytes")
         );
-        Error::failed(KIND, message)
+        Error::failed(ErrorKind::Parse, KIND, message)
     }
 }
 

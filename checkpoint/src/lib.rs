@@ -122,7 +122,7 @@ mod tests;
 pub use carried::{NotCarried, Others};
 pub use checkpoint::{Checkpoint, Tensor};
 pub use diff::{DiffReport, TensorDiff, diff};
-pub use error::{Error, ErrorKind};
+pub use error::{Error, ErrorClass, ErrorKind};
 pub use fusion::Fusion;
 pub use integrity::{Problem, VerifyReport};
 pub use job::{Engine, OutputFormat, ReshardJob};

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::checksum;
 use super::decision::Move;
 use super::objects::{Key, Listed, Placed};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::read::read;
 use crate::unique;
 
@@ -147,7 +147,11 @@ impl Manifest {
 
     pub(crate) fn to_text(&self) -> Result<String, Error> {
         let text = serde_json::to_string_pretty(self).map(|text| text + "\n").map_err(|error| {
-            Error::failed("manifest", format!("the manifest cannot be written as JSON: {error}"))
+            Error::failed(
+                ErrorKind::Internal,
+                "manifest",
+                format!("the manifest cannot be written as JSON: {error}"),
+            )
         })?;
         let Some(at) = own_sum(text.as_bytes()).filter(|_| self.own_crc64nvme.is_some()) else {
             return Ok(text);

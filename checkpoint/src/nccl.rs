@@ -22,7 +22,8 @@ pub(super) fn comm(job: &ReshardJob) -> Result<Comm<reshard_nccl::Real>, Error> 
         let text = if let EngineError::Engine { message, .. } = error { message } else { error.to_string() };
         Error::refused("rank", text)
     })?;
-    reshard_nccl::Real::check().map_err(|error| Error::failed(error.code(), error.to_string()))?;
+    reshard_nccl::Real::check()
+        .map_err(|error| Error::failed(error.kind(), error.code(), error.to_string()))?;
     Ok(Comm::from_env(job.timeout.unwrap_or(TIME_OUT))?)
 }
 

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::bytes::{self, Bytes, Input, write_all_at};
 use super::checkpoint::Checkpoint;
 use super::checksum::{Sum, checksum, crc32};
-use super::error::{Error, ErrorKind};
+use super::error::{Error, ErrorClass};
 use super::integrity::{PIECE, Problem, path};
 use super::place;
 use crate::shown::Shown;
@@ -356,7 +356,7 @@ impl Listed {
         let path = objects_file(dir);
         let input = match Input::open(&path) {
             Ok(input) => Some(Arc::new(input)),
-            Err(error) if error.class() == ErrorKind::Refused && !place::exists(&path)? => None,
+            Err(error) if error.class() == ErrorClass::Refused && !place::exists(&path)? => None,
             Err(error) => return Err(error),
         };
         let within = |one: &Self| {

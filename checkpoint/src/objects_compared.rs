@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::bytes::Bytes;
 use super::checkpoint::Checkpoint;
 use super::diff::TensorDiff;
-use super::error::{Error, ErrorKind};
+use super::error::{Error, ErrorClass};
 use super::integrity::PIECE;
 use super::objects::Object;
 use super::peek::Peek;
@@ -95,7 +95,7 @@ fn parts(bytes: &Bytes) -> Result<Option<Parts>, Error> {
     let file = input.open_again()?;
     let zip = match Zip::open(Peek::new(input, &file, start, bytes.len() as u64)?, &mut zip::room()) {
         Ok(zip) => zip,
-        Err(error) if error.class() == ErrorKind::Refused => return Ok(None),
+        Err(error) if error.class() == ErrorClass::Refused => return Ok(None),
         Err(error) => return Err(error),
     };
     // With several pickles it is not known which of them is the object.

@@ -1,6 +1,6 @@
 //! Observers of a job.
 
-use super::error::{Error, ErrorKind};
+use super::error::{Error, ErrorClass, ErrorKind};
 use super::staging;
 
 /// Callbacks for the progress and errors of a job; `()` ignores them.
@@ -66,7 +66,7 @@ impl Observer for () {}
 pub(crate) fn moved(observer: &mut dyn Observer, bytes: u64) -> Result<(), Error> {
     observer.on_progress(bytes);
     if observer.is_cancelled() {
-        return Err(Error::failed("stopped", "cancelled by the observer"));
+        return Err(Error::failed(ErrorKind::Cancelled, "stopped", "cancelled by the observer"));
     }
     Ok(())
 }
@@ -76,8 +76,8 @@ pub(crate) fn told(error: Error, observer: &mut dyn Observer) -> Error {
     // A job whose files were removed reports nothing about them.
     staging::unless_abandoned();
     match error.class() {
-        ErrorKind::Refused | ErrorKind::Failed => observer.on_error(&error),
-        ErrorKind::ToldElsewhere(_) => {}
+        ErrorClass::Refused | ErrorClass::Failed => observer.on_error(&error),
+        ErrorClass::ToldElsewhere(_) => {}
     }
     error
 }

@@ -49,7 +49,7 @@ use super::spec::PlacementSpec;
 use super::spread::{spread, threads};
 use super::staging;
 use super::wish::Wish;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use feed::{Feed, Finished, Work};
 use files::Files;
 use journal::Done;
@@ -140,7 +140,7 @@ pub(crate) fn reshard(
     let (report, resumed) = write(checkpoint, wish, &moves, asked, asked.resume, start, observer);
     let report = match report {
         // The resumed data failed verification: start from scratch.
-        Err(error) if resumed && error.code() == "verification" => {
+        Err(error) if resumed && error.kind() == ErrorKind::Verification => {
             write(checkpoint, wish, &moves, asked, false, start, observer).0
         }
         report => report,
@@ -169,7 +169,7 @@ fn write(
         Ok(sums) => sums,
         Err(error) => {
             // A full disk may have space later, so that work is retained; other errors are permanent.
-            files.keep(asked.resume && matches!(error.code(), "io" | "input"));
+            files.keep(asked.resume && error.kind() == ErrorKind::Io);
             return (Err(error), resumed);
         }
     };
@@ -219,9 +219,7 @@ fn fill(
         let read_back = if asked.checked { files.read_back(moves, &sums, &objects) } else { Ok(()) };
         let synced = match syncing.map(thread::ScopedJoinHandle::join) {
             None => files.sync(),
-            Some(synced) => {
-                synced.unwrap_or_else(|_| Err(Error::failed("internal", "the syncing thread panicked")))
-            }
+            Some(synced) => synced.unwrap_or_else(|_| Err(Error::internal("the syncing thread panicked"))),
         };
         (synced, read_back)
     });
@@ -278,7 +276,7 @@ fn copy(
         },
         &mut |bytes| moved(observer, bytes),
     )?;
-    finished.all().ok_or_else(|| Error::failed("internal", "a tensor was not copied"))
+    finished.all().ok_or_else(|| Error::internal("a tensor was not copied"))
 }
 
 /// Processes one block; returns its number of bytes.

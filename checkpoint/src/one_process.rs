@@ -64,7 +64,7 @@ type Device = reshard_device::Simulated;
 
 #[cfg(all(feature = "cuda", not(test)))]
 fn open_device() -> Result<Device, Error> {
-    Device::open(0).map_err(|error| Error::failed(error.code(), error.to_string()))
+    Device::open(0).map_err(|error| Error::failed(error.kind(), error.code(), error.to_string()))
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ impl Outputs {
     pub(crate) fn write_gathered(&mut self, gathered: &[u8], whole: &[u8]) -> Result<(), Error> {
         let Some((_, file)) = &mut self.gathered else { return Ok(()) };
         if *gathered != *whole {
-            return Err(Error::failed("verification", "the gathered tensor differs from the whole tensor"));
+            return Err(Error::verification("the gathered tensor differs from the whole tensor"));
         }
         file.append(gathered)
     }

@@ -68,7 +68,7 @@ impl First {
         match self.0.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some((_, error)) => Err(error),
             None if whole => Ok(()),
-            None => Err(Error::failed("internal", "a working thread panicked")),
+            None => Err(Error::internal("a working thread panicked")),
         }
     }
 }

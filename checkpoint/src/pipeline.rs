@@ -129,7 +129,7 @@ fn reshard<X: Exchange>(
                 came = counted(came, "shard", "shards"),
                 ranks = counted(ranks, "rank", "ranks")
             );
-            return Err(about(at)(Error::failed("verification", message)));
+            return Err(about(at)(Error::verification(message)));
         }
     }
     let mut received = Vec::with_capacity(batch.len());

@@ -113,7 +113,7 @@ pub(crate) fn exists(path: &Path) -> Result<bool, Error> {
     let found = remote::find(path).map(|found| found.is_some());
     #[cfg(not(feature = "remote"))]
     let found = Err(not_built());
-    found.map_err(|error| Error::refused("input", format!("{} cannot be read: {error}", path.display())))
+    found.map_err(|error| Error::unreadable(format!("{} cannot be read: {error}", path.display())))
 }
 
 /// Returns `true` if a path is within its folder; foreign files must not make this program read others.

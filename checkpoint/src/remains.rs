@@ -100,7 +100,7 @@ impl Checkpoint {
         dead.dedup();
         let mut checkpoint = Self::open_sharded(path, &manifest, &dead)?;
         let Some(mesh) = checkpoint.mesh().cloned() else {
-            return Err(Error::failed("internal", "rank files have no mesh"));
+            return Err(Error::internal("rank files have no mesh"));
         };
         if let Some(stranger) = dead.iter().find(|rank| !mesh.ranks().any(|one| one == **rank)) {
             let message = format!("missing rank {stranger} is not in the mesh `{mesh}`");
@@ -175,7 +175,7 @@ type Living = (Data, Option<Vec<u64>>, Vec<(Region, Vec<usize>)>);
 
 fn living(tensor: &Tensor, mesh: &Mesh, dead: &[usize], known: &mut Known) -> Result<Living, Error> {
     let Data::Shards { sharding, shards } = &tensor.data else {
-        return Err(Error::failed("internal", "it is not in rank files"));
+        return Err(Error::internal("it is not in rank files"));
     };
     let of_units = tensor.units().sharding(sharding).map_err(|why| Error::refused("packed", why))?;
     let placed = known.placed(&of_units)?;
@@ -227,7 +227,7 @@ fn fill(
         return Err(Error::refused("lost", message));
     }
     let Data::Chunks { placed: own, chunks: own_chunks } = &tensor.data else {
-        return Err(Error::failed("internal", "it is not in chunks"));
+        return Err(Error::internal("it is not in chunks"));
     };
     let source = filler.source(&tensor.units(), known)?;
     let (mut placed, mut chunks) = (Placed::apart(Vec::new()), Vec::new());

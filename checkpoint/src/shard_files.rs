@@ -97,7 +97,7 @@ impl ShardFile {
                 self.path.display(),
                 counted(bytes.len(), "byte", "bytes")
             );
-            return Err(Error::failed("internal", message));
+            return Err(Error::internal(message));
         }
         self.write(bytes)
     }
@@ -110,7 +110,7 @@ impl ShardFile {
                 self.path.display(),
                 counted(self.expected.len(), "tensor", "tensors")
             );
-            return Err(Error::failed("internal", message));
+            return Err(Error::internal(message));
         }
         self.join_sync()
             .and_then(|()| self.put(&[]))

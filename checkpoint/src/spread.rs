@@ -83,7 +83,7 @@ fn all<'a>(
     };
     let whole = beside(threads.saturating_sub(1), &|_| work(&mut |_| Ok(())), &mut |_| work(&mut tell));
     if !whole {
-        return Err(Error::failed("internal", "a working thread panicked"));
+        return Err(Error::internal("a working thread panicked"));
     }
     first.or(whole)?;
     tell(done.into_inner())
@@ -113,7 +113,11 @@ mod tests {
         for threads in [1, 4] {
             let mut left = 0..u64::MAX;
             let work = |(): &mut (), piece: u64| {
-                if piece < 50 { Ok(0) } else { Err(Error::failed("test", format!("piece {piece}"))) }
+                if piece < 50 {
+                    Ok(0)
+                } else {
+                    Err(Error::failed(crate::ErrorKind::Internal, "test", format!("piece {piece}")))
+                }
             };
             let error = spread(threads, || Ok(left.next()), || (), work, &mut |_| Ok(())).unwrap_err();
             assert_eq!(error.to_string(), "piece 50");
@@ -126,7 +130,11 @@ mod tests {
             let (mut left, mut told) = (0..u64::MAX, 0);
             let done = spread(threads, || Ok(left.next()), || (), |(), _| Ok(1), &mut |_| {
                 told += 1;
-                if told == 3 { Err(Error::failed("test", "enough")) } else { Ok(()) }
+                if told == 3 {
+                    Err(Error::failed(crate::ErrorKind::Internal, "test", "enough"))
+                } else {
+                    Ok(())
+                }
             });
             assert_eq!((done.unwrap_err().to_string(), told), ("enough".to_owned(), 3));
         }

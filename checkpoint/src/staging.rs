@@ -329,7 +329,7 @@ impl Staging {
             }
         }
         let message = format!("{MOST_FOLDERS} other runs are writing {}", target.display());
-        Err(in_vain(&above, Error::failed("io", message)))
+        Err(in_vain(&above, Error::failed(crate::ErrorKind::Io, "io", message)))
     }
 }
 

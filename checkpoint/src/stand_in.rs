@@ -14,7 +14,7 @@ use super::pipeline;
 use super::processes::OneRank;
 use super::report::JobReport;
 use super::together::Stop;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorClass};
 
 type Outcome = Result<JobReport, Stop>;
 
@@ -98,7 +98,7 @@ fn a_refusal_is_told_by_one_rank_and_nothing_is_left() {
             })
             .collect();
         assert!(stops.iter().all(|error| error.status() == 2));
-        let told: Vec<&Error> = stops.iter().filter(|e| e.class() == ErrorKind::Refused).collect();
+        let told: Vec<&Error> = stops.iter().filter(|e| e.class() == ErrorClass::Refused).collect();
         assert!(
             matches!(told[..], [one] if one.code() == kind && one.to_string().contains(said)),
             "{stops:?}"

@@ -153,7 +153,7 @@ impl Strided {
                 counted(room.len(), "byte", "bytes"),
                 self.item
             );
-            return Err(Error::failed("internal", message));
+            return Err(Error::internal(message));
         }
         let elements = at / self.item..(at + room.len()) / self.item;
         self.stretch(access, 0, self.first, elements.start, elements.end, room)

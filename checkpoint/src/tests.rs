@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::error::ErrorKind;
+use super::error::ErrorClass;
 use super::job::{Engine, ReshardJob};
 use super::observer::Observer;
 use super::one_process::carry_out;
@@ -51,7 +51,7 @@ fn a_byte_flipped_after_the_exchange_is_caught_whatever_the_tensor_and_nothing_i
                 }
             })
             .unwrap_err();
-            assert_eq!((error.class(), error.code()), (ErrorKind::Failed, "verification"));
+            assert_eq!((error.class(), error.code()), (ErrorClass::Failed, "verification"));
             let sentence = error.to_string();
             assert!(sentence.contains(spoilt) && sentence.contains(&format!("rank {rank}")), "{sentence}");
             assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
@@ -145,7 +145,7 @@ fn an_input_that_changes_while_it_is_read_is_an_error() {
                 };
                 let mut meddler = Meddler { tensors, meddle: &|| meddle(file) };
                 let error = carry_out(&job, &mut meddler, &|_, _, _| {}).unwrap_err();
-                assert_eq!((error.code(), error.class()), ("input", ErrorKind::Failed), "{error}");
+                assert_eq!((error.code(), error.class()), ("input", ErrorClass::Failed), "{error}");
                 assert!(error.to_string().contains(said), "{said:?} is not in {error}");
                 let name = file.file_name().unwrap().to_str().unwrap();
                 assert!(error.to_string().contains(name) && !out.exists(), "{error}");

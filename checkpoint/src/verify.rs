@@ -74,19 +74,15 @@ pub(crate) fn verify_rank(
     });
     match wrong {
         None => Ok(()),
-        Some((local, whole)) => Err(Error::failed(
-            "verification",
-            format!("byte {local} of rank {rank}'s shard differs from byte {whole} of the whole tensor"),
-        )),
+        Some((local, whole)) => Err(Error::verification(format!(
+            "byte {local} of rank {rank}'s shard differs from byte {whole} of the whole tensor"
+        ))),
     }
 }
 
 pub(crate) fn wrong_length(rank: usize, expected: usize, found: usize) -> Error {
-    Error::failed(
-        "verification",
-        format!(
-            "rank {rank}'s shard has {found}, but must have {expected}",
-            found = counted(found, "byte", "bytes")
-        ),
-    )
+    Error::verification(format!(
+        "rank {rank}'s shard has {found}, but must have {expected}",
+        found = counted(found, "byte", "bytes")
+    ))
 }

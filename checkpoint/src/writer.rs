@@ -161,9 +161,8 @@ impl CheckpointWriter {
         let nonce = format!("{:016x}", RandomState::new().build_hasher().finish());
         let hidden = staging.hidden().to_owned();
         let plan = Manifest::new(mesh, entries).to_text()?;
-        let texts = serde_json::to_string(&said).map_err(|error| {
-            Error::failed("internal", format!("texts cannot be written as JSON: {error}"))
-        })?;
+        let texts = serde_json::to_string(&said)
+            .map_err(|error| Error::internal(format!("texts cannot be written as JSON: {error}")))?;
         for (name, text) in [("plan.json", &plan), ("texts.json", &texts), ("token", &nonce)] {
             let path = hidden.join(name);
             fs::write(&path, text).map_err(|error| Error::io("writing", &path, &error))?;
@@ -197,7 +196,7 @@ impl CheckpointWriter {
         let path = hidden.join("texts.json");
         let texts = read_text(&path).map_err(|error| Error::io("reading", &path, &error))?;
         let texts: FreeTexts = serde_json::from_slice(texts.as_bytes())
-            .map_err(|error| Error::failed("internal", format!("{}: {error}", path.display())))?;
+            .map_err(|error| Error::internal(format!("{}: {error}", path.display())))?;
         let mut tensors = Vec::new();
         for (name, Entry { shape, dtype, sharding, .. }) in plan.tensors {
             let sharding = Sharding::parse(&mesh, &shape, &sharding)?;
@@ -406,6 +405,7 @@ impl CheckpointWriter {
                 sums.filter(|(header, sums)| header.len() == 1 && sums.len() == self.tensors.len())
             else {
                 return Err(Error::failed(
+                    crate::ErrorKind::Io,
                     "io",
                     format!("{} is not a valid record of a finished rank", path.display()),
                 ));
@@ -478,9 +478,8 @@ impl RankWriter<'_> {
         self.file.sync_all().map_err(|error| Error::io("syncing", &self.path, &error))?;
         let done =
             Done { header_crc64nvme: checksum::to_text(&[self.header]), crc64nvme: checksum::to_text(&sums) };
-        let text = serde_json::to_string(&done).map_err(|error| {
-            Error::failed("internal", format!("checksums cannot be written as JSON: {error}"))
-        })?;
+        let text = serde_json::to_string(&done)
+            .map_err(|error| Error::internal(format!("checksums cannot be written as JSON: {error}")))?;
         let (path, meanwhile) =
             (self.writer.done(self.rank), self.writer.hidden.join(format!("tells-{}", self.rank)));
         // Written to another name and renamed, so that it appears completely or not at all.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use reshard_checkpoint::ErrorKind;
+use reshard_checkpoint::ErrorClass;
 use reshard_layout::Excerpt;
 
 /// The exit of the process after an error.
@@ -136,9 +136,9 @@ impl From<&reshard_checkpoint::Error> for CliError {
             message: error.to_string(),
             place: error.place().map(|(text, at)| Excerpt::around(text, at).caret()),
             exit: match error.class() {
-                ErrorKind::Refused => Exit::Refused,
-                ErrorKind::Failed => Exit::Failed,
-                ErrorKind::ToldElsewhere(status) => Exit::Told(status),
+                ErrorClass::Refused => Exit::Refused,
+                ErrorClass::Failed => Exit::Failed,
+                ErrorClass::ToldElsewhere(status) => Exit::Told(status),
             },
             first: None,
         }

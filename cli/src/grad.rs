@@ -89,7 +89,7 @@ fn answer(table: &OpTable, request: &Request) -> Result<Answer, CliError> {
     let shapes: Vec<&[usize]> = inputs.iter().map(Vec::as_slice).collect();
     let gradient = match table.gradient(&call, &shapes) {
         Ok(gradient) => Some(gradient.lines()),
-        Err(error) if error.code() == "no_gradient" => None,
+        Err(reshard_ops::Error::Sharding(reshard_sharding::Error::NoGradient { .. })) => None,
         Err(error) => return Err(error.into()),
     };
     let rows = if op.is_view() { Vec::new() } else { rows(&forward, op.inputs().len(), op.outputs().len()) };

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use reshard_draw::{Scene, composed, layout as drawn_layout};
 use reshard_layout::expression::{Value, evaluate};
 use reshard_layout::properties::Answer;
-use reshard_layout::{Error, ErrorKind};
+use reshard_layout::{Error, ErrorCode};
 use serde_json::{Value as Json, json};
 
 use super::Status;
@@ -134,7 +134,7 @@ fn single(args: &LayoutArgs, console: &mut Console<'_>) -> io::Result<Status> {
             Ok(Some(drawing)) => Some(drawing),
             Ok(None) => {
                 let message = not_drawn(&value);
-                let object = json!({"error": {"kind": ErrorKind::Inadmissible.as_str(), "message": message}});
+                let object = json!({"error": {"kind": ErrorCode::Inadmissible.as_str(), "message": message}});
                 return refuse(&message, None, &object);
             }
             Err(error) => return refuse(&error.to_string(), None, &error_object(&error)),
@@ -164,7 +164,7 @@ fn answer(line: &[u8]) -> Json {
         },
         Err(error) => {
             let message = format!("the line is not UTF-8 at byte {}", error.valid_up_to());
-            json!({"error": {"kind": ErrorKind::Parse.as_str(), "message": message}})
+            json!({"error": {"kind": ErrorCode::Parse.as_str(), "message": message}})
         }
     }
 }
@@ -177,7 +177,7 @@ fn batch(console: &mut Console<'_>) -> io::Result<Status> {
         let answer = match lines::next(&mut input, &mut line)? {
             Next::End => break,
             Next::TooLong => {
-                json!({"error": {"kind": ErrorKind::TooLarge.as_str(), "message": lines::too_long()}})
+                json!({"error": {"kind": ErrorCode::TooLarge.as_str(), "message": lines::too_long()}})
             }
             Next::Line => guarded(|| Ok(answer(&line))).unwrap_or_else(|error| error_json(&error)),
         };

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use reshard_kernels::DType;
+use reshard_layout::ErrorKind;
 
 /// Location of an error: the step of a plan, or a barrier, and the group of ranks that take part.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -248,6 +249,38 @@ impl Error {
             Error::Trace { .. } => "trace",
             Error::Threads { .. } => "threads",
             Error::Engine { .. } => "engine",
+        }
+    }
+
+    /// Returns the kind, to match on.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Sharding(error) => error.kind(),
+            Error::Planner(error) => error.kind(),
+            Error::Kernel(error) => error.kind(),
+            Error::Layout(error) => error.kind(),
+            Error::Parse { .. } => ErrorKind::Parse,
+            Error::NotInPlan { .. }
+            | Error::Group { .. }
+            | Error::Offer { .. }
+            | Error::Memory { .. }
+            | Error::Buffer { .. }
+            | Error::DType { .. }
+            | Error::ShardCount { .. }
+            | Error::TargetCount { .. }
+            | Error::TensorCount { .. }
+            | Error::NoTensor { .. }
+            | Error::WorldTooSmall { .. } => ErrorKind::InvalidInput,
+            Error::Phase { .. } => ErrorKind::Unsupported,
+            Error::PlanMismatch { .. } | Error::Mismatch { .. } | Error::NotAgreed { .. } => {
+                ErrorKind::PlanMismatch
+            }
+            Error::RankFailed { .. } | Error::Panicked { .. } | Error::InjectedFault { .. } => {
+                ErrorKind::RankFailed
+            }
+            Error::TimedOut { .. } => ErrorKind::Timeout,
+            Error::Trace { .. } => ErrorKind::Verification,
+            Error::Threads { .. } | Error::Engine { .. } => ErrorKind::Io,
         }
     }
 

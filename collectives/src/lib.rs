@@ -54,6 +54,7 @@ pub use error::{Error, Location};
 pub use exchange::{Average, Exchange, Fill};
 pub use item::{Element, zeros};
 pub use message::{ReceiveMessage, ReceiveOp, SendMessage, TypedNest};
+pub use reshard_layout::ErrorKind;
 pub use scratch::Scratch;
 pub use started::PendingRun;
 pub use trace::{Hop, TrafficLog};

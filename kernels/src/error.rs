@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use reshard_layout::Excerpt;
+use reshard_layout::{ErrorKind, Excerpt};
 
 use crate::DType;
 
@@ -162,6 +162,29 @@ impl Error {
             Error::OutOfBounds { .. } | Error::OutsideTensor { .. } => "out_of_bounds",
             Error::Overlap { .. } => "overlap",
             Error::Overflow { .. } => "overflow",
+        }
+    }
+
+    /// Returns the kind, to match on.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::UnknownDType { .. }
+            | Error::UnknownDraw { .. }
+            | Error::UnknownKey { .. }
+            | Error::UnknownGenerator { .. } => ErrorKind::Parse,
+            Error::SubByte { .. } | Error::NoDraw { .. } | Error::NoArithmetic { .. } => {
+                ErrorKind::Unsupported
+            }
+            Error::ZeroItem
+            | Error::SizeMismatch { .. }
+            | Error::OutOfBounds { .. }
+            | Error::Overlap { .. }
+            | Error::Overflow { .. }
+            | Error::ZeroDivisor
+            | Error::Draw { .. }
+            | Error::TooManyElements { .. }
+            | Error::OutsideTensor { .. }
+            | Error::WrongLength { .. } => ErrorKind::InvalidInput,
         }
     }
 }

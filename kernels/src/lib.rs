@@ -65,4 +65,4 @@ pub use error::{CopySide, Error};
 pub use nest::LoopNest;
 pub use op::CombineOp;
 pub use prepared::PreparedCopy;
-pub use reshard_layout::Exponent;
+pub use reshard_layout::{ErrorKind, Exponent};

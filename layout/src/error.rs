@@ -8,12 +8,12 @@ mod parse;
 mod reason;
 
 pub use excerpt::Excerpt;
-pub use kind::{Counted, ErrorKind, Operation, Quantity};
+pub use kind::{Counted, ErrorCode, Operation, Quantity};
 pub use parse::ParseError;
 pub use reason::{Defect, Obstacle};
 
 use crate::algebra::Outer;
-use crate::{IntTuple, Layout};
+use crate::{ErrorKind, IntTuple, Layout};
 
 /// Why an operation on layouts has no answer, with its operands.
 ///
@@ -101,7 +101,7 @@ pub enum Error {
     /// An operation on a layout with axes has no answer.
     Along {
         /// The kind.
-        kind: ErrorKind,
+        kind: ErrorCode,
         /// Why, with the layouts as they were given.
         message: Box<str>,
     },
@@ -152,29 +152,34 @@ pub enum Error {
 impl Error {
     /// Returns the kind, to match on.
     pub fn kind(&self) -> ErrorKind {
+        self.error_code().kind()
+    }
+
+    /// Returns the code, finer than the kind.
+    pub(crate) fn error_code(&self) -> ErrorCode {
         match self {
             Self::Parse(error) => error.kind,
-            Self::Overflow { .. } => ErrorKind::Overflow,
-            Self::BadExtent { .. } => ErrorKind::BadExtent,
-            Self::NotCongruent { .. } => ErrorKind::NotCongruent,
-            Self::OutOfDomain { .. } => ErrorKind::OutOfDomain,
-            Self::NotRepresentable { .. } => ErrorKind::NotRepresentable,
-            Self::NotNesting { .. } => ErrorKind::NotNesting,
-            Self::Inadmissible { .. } => ErrorKind::Inadmissible,
-            Self::Undecided { .. } => ErrorKind::Undecided,
+            Self::Overflow { .. } => ErrorCode::Overflow,
+            Self::BadExtent { .. } => ErrorCode::BadExtent,
+            Self::NotCongruent { .. } => ErrorCode::NotCongruent,
+            Self::OutOfDomain { .. } => ErrorCode::OutOfDomain,
+            Self::NotRepresentable { .. } => ErrorCode::NotRepresentable,
+            Self::NotNesting { .. } => ErrorCode::NotNesting,
+            Self::Inadmissible { .. } => ErrorCode::Inadmissible,
+            Self::Undecided { .. } => ErrorCode::Undecided,
             Self::Along { kind, .. } => *kind,
-            Self::TooDeep { .. } => ErrorKind::TooDeep,
-            Self::TooLarge { .. } => ErrorKind::TooLarge,
+            Self::TooDeep { .. } => ErrorCode::TooDeep,
+            Self::TooLarge { .. } => ErrorCode::TooLarge,
             Self::NoSuchRange { .. }
             | Self::TooManyModes { .. }
             | Self::NotOneEach { .. }
-            | Self::NoSuchMode { .. } => ErrorKind::NoSuchMode,
+            | Self::NoSuchMode { .. } => ErrorCode::NoSuchMode,
         }
     }
 
-    /// Returns the kind in `snake_case`.
+    /// Returns the code in `snake_case`, such as `bad_extent`.
     pub fn code(&self) -> &'static str {
-        self.kind().as_str()
+        self.error_code().as_str()
     }
 
     /// Returns the message, followed by the input line and a caret where the error has a position in a text.

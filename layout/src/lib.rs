@@ -35,6 +35,7 @@
 pub mod algebra;
 mod banks;
 mod error;
+mod error_kind;
 mod exponent;
 pub mod expression;
 mod few;
@@ -58,7 +59,8 @@ pub mod theory;
 
 pub use algebra::zip::Boundary;
 pub use banks::Banks;
-pub use error::{Counted, Defect, Error, ErrorKind, Excerpt, Obstacle, Operation, ParseError, Quantity};
+pub use error::{Counted, Defect, Error, ErrorCode, Excerpt, Obstacle, Operation, ParseError, Quantity};
+pub use error_kind::{ErrorKind, UnknownErrorKind};
 pub use exponent::{Exponent, ParseExponentError};
 pub use few::{InlineVec, Values};
 pub use index_run::IndexRun;

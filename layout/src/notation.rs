@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::error::{ErrorKind, ParseError};
+use crate::error::{ErrorCode, ParseError};
 use crate::modes::Mode;
 use crate::profile::{MAX_DEPTH, MAX_LEAVES, Nest, Nests, Profile};
 use crate::stride::{AxisStride, ReadStride, Stride};
@@ -95,20 +95,20 @@ impl<'a> Cursor<'a> {
             None => "the text ends".to_owned(),
             Some(found) => format!("found {found:?}"),
         };
-        self.error_at(self.at, ErrorKind::Parse, format!("expected {what}, {found}"))
+        self.error_at(self.at, ErrorCode::Parse, format!("expected {what}, {found}"))
     }
 
     /// Returns the error that something else was expected at an earlier position.
     pub(crate) fn expected_at(&self, place: usize, what: &str) -> Error {
-        self.error_at(place, ErrorKind::Parse, format!("expected {what}"))
+        self.error_at(place, ErrorCode::Parse, format!("expected {what}"))
     }
 
     /// Returns the error that the number at a position is too large.
     pub(crate) fn overflow_at(&self, place: usize) -> Error {
-        self.error_at(place, ErrorKind::Overflow, "the integer does not fit in 64 bits".to_owned())
+        self.error_at(place, ErrorCode::Overflow, "the integer does not fit in 64 bits".to_owned())
     }
 
-    pub(crate) fn error_at(&self, offset: usize, kind: ErrorKind, message: String) -> Error {
+    pub(crate) fn error_at(&self, offset: usize, kind: ErrorCode, message: String) -> Error {
         Error::Parse(Box::new(ParseError::new(kind, self.text, offset, message)))
     }
 
@@ -120,7 +120,7 @@ impl<'a> Cursor<'a> {
             return Ok(());
         }
         let place = self.place();
-        Err(self.error_at(place, ErrorKind::TooDeep, format!("nesting is deeper than {MAX_DEPTH}")))
+        Err(self.error_at(place, ErrorCode::TooDeep, format!("nesting is deeper than {MAX_DEPTH}")))
     }
 
     pub(crate) fn integer(&mut self) -> Result<i64, Error> {
@@ -167,7 +167,7 @@ impl<'a> Cursor<'a> {
             }
             if values.len() == MAX_LEAVES {
                 let message = format!("there are more than {MAX_LEAVES} leaves");
-                return Err(self.error_at(self.at, ErrorKind::TooLarge, message));
+                return Err(self.error_at(self.at, ErrorCode::TooLarge, message));
             }
             values.push(leaf(self)?);
             nests.push(Nest { open: pending, close: 0 });

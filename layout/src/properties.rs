@@ -14,7 +14,7 @@ use std::str::FromStr;
 use crate::algebra::ENUMERATION_BUDGET;
 use crate::error::ParseError;
 use crate::modes::{Mode, Modes};
-use crate::{Error, ErrorKind, IntTuple, Layout};
+use crate::{Error, ErrorCode, IntTuple, Layout};
 
 /// The answer of a predicate that may be too expensive to decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,7 +50,7 @@ impl FromStr for Answer {
         let all = [Self::Yes, Self::No, Self::Unknown];
         all.into_iter().find(|answer| answer.to_string() == word).ok_or_else(|| {
             let message = "expected yes, no or unknown".to_owned();
-            Error::Parse(Box::new(ParseError::new(ErrorKind::Parse, word, 0, message)))
+            Error::Parse(Box::new(ParseError::new(ErrorCode::Parse, word, 0, message)))
         })
     }
 }

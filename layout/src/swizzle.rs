@@ -16,7 +16,7 @@ use std::str::FromStr;
 
 use crate::algebra::recognise;
 use crate::notation::Cursor;
-use crate::{Error, ErrorKind, Layout, Operation};
+use crate::{Error, ErrorCode, Layout, Operation};
 
 /// A swizzle `Sw<b,m,s>`, a function on the integers that are not negative.
 ///
@@ -189,7 +189,7 @@ impl Cursor<'_> {
         if self.word() != "Sw" {
             return Err(self.error_at(
                 place,
-                ErrorKind::Parse,
+                ErrorCode::Parse,
                 "expected a swizzle like Sw<2,0,3>".to_owned(),
             ));
         }
@@ -209,7 +209,7 @@ impl Cursor<'_> {
         let Some(((bits, base), shift)) = small else {
             return Err(self.error_at(
                 place,
-                ErrorKind::TooLarge,
+                ErrorCode::TooLarge,
                 "the swizzle has more than 62 bits".to_owned(),
             ));
         };

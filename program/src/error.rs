@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use reshard_sharding::ErrorKind;
+
 /// The reason why a program is invalid.
 ///
 /// `Display` is a one-line message with the offending values; [`Error::code`] is for machines.
@@ -76,6 +78,20 @@ impl Error {
             Error::OutSpecMismatch { .. } => "out_spec_mismatch",
             Error::Replicas { .. } => "replicas",
             Error::NoGradient { .. } => "no_gradient",
+        }
+    }
+
+    /// Returns the kind, to match on.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Ops { error, .. } => error.kind(),
+            Error::Parse { .. } => ErrorKind::Parse,
+            Error::NeedsRedistribute { .. } => ErrorKind::NeedsRedistribution,
+            Error::Replicas { .. } => ErrorKind::Verification,
+            Error::NoGradient { .. } => ErrorKind::Unsupported,
+            Error::Graph { .. } | Error::Schedule { .. } | Error::OutSpecMismatch { .. } => {
+                ErrorKind::InvalidInput
+            }
         }
     }
 

@@ -75,3 +75,4 @@ pub use report::{
     CommCost, CommScope, Pass, Peak, PerPass, RedistributionReport, Report, StepReport, ValueClass,
     ValueReport,
 };
+pub use reshard_sharding::ErrorKind;

@@ -47,6 +47,7 @@ pub use error::Error;
 pub use ops::{names, runs};
 pub use program::{Number, Ranks, Values, on_one_device, on_ranks};
 pub use real::Real;
+pub use reshard_ops::ErrorKind;
 pub use run::{Local, run, run_local};
 pub use schedule::{Host, on_schedules};
 pub use timed::{Timed, timed};

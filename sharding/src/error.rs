@@ -2,8 +2,8 @@
 
 use core::fmt;
 
-use reshard_layout::Excerpt;
 use reshard_layout::internal::counted;
+use reshard_layout::{ErrorKind, Excerpt};
 
 /// Why a mesh, placement, sharding or view could not be made.
 ///
@@ -161,6 +161,29 @@ impl Error {
             Error::NeedsRedistribution { .. } => "needs_redistribute",
             Error::InconsistentShards { .. } => "meaningless",
             Error::Layout(e) => e.code(),
+        }
+    }
+
+    /// Returns the kind, to match on.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Parse { .. } => ErrorKind::Parse,
+            Error::NotRepresentable { .. } => ErrorKind::NotRepresentable,
+            Error::NeedsRedistribution { .. } => ErrorKind::NeedsRedistribution,
+            Error::NoGradient { .. } | Error::TooFragmented { .. } => ErrorKind::Unsupported,
+            Error::Overflow { .. }
+            | Error::Mesh { .. }
+            | Error::NotALayout { .. }
+            | Error::NoSuchRank { .. }
+            | Error::NoSuchAxis { .. }
+            | Error::PlacementCount { .. }
+            | Error::NoSuchDim { .. }
+            | Error::DimCount { .. }
+            | Error::Placement { .. }
+            | Error::Uneven { .. }
+            | Error::View { .. }
+            | Error::InconsistentShards { .. } => ErrorKind::InvalidInput,
+            Error::Layout(e) => e.kind(),
         }
     }
 

@@ -42,7 +42,7 @@ pub use mesh::{Coordinate, Mesh, recipes};
 pub use placement::{Placement, Placements};
 pub use reduce::ReduceOp;
 pub use region::{Interval, Intervals, Region};
-pub use reshard_layout::{Exponent, IndexRun};
+pub use reshard_layout::{ErrorKind, Exponent, IndexRun};
 pub use runs::Runs;
 pub use sharding::{PartialAxis, Sharding};
 pub use strided::Strided;

@@ -175,7 +175,7 @@ impl<'a> Feed<'a> {
             for (region, holders) in shards.regions.iter().zip(&shards.holders) {
                 let place = holders.first().copied().unwrap_or(0);
                 let chunk = written::place(region, tensor.tensor.dtype, place, &mut self.starts[place]);
-                let no_type = || Error::failed("internal", "a chunk has no offset");
+                let no_type = || Error::internal("a chunk has no offset");
                 chunks.push((chunk.ok_or_else(no_type)?, Sum32::default()));
             }
         } else if let Some(shards) = &shards {

@@ -24,7 +24,7 @@ use crate::dcp::METADATA_NAME;
 use crate::dcp::frame::Frame;
 use crate::dcp::written::{self, Chunk};
 use crate::decision::Move;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorClass, ErrorKind};
 use crate::header::{self, FreeTexts};
 use crate::index::{INDEX_NAME, Index};
 use crate::job::OutputFormat;
@@ -263,8 +263,7 @@ impl Files {
                 thread.thread().unpark();
                 thread.join()
             });
-            let flushed =
-                flushed.unwrap_or_else(|_| Err(Error::failed("internal", "the syncing thread panicked")));
+            let flushed = flushed.unwrap_or_else(|_| Err(Error::internal("the syncing thread panicked")));
             worked.and_then(|worked| flushed.map(|()| worked))
         })
     }
@@ -308,7 +307,7 @@ impl Files {
                     let place = object.holder(made.len());
                     let (Some(file), Some(end)) = (made.get(place), ends.get_mut(place)) else {
                         let message = format!("`{}` has no output file", object.name().shown());
-                        return Err(Error::failed("internal", message));
+                        return Err(Error::internal(message));
                     };
                     let one = objects::copy(object, (place, &file.path), *end, checked)?;
                     *end += one.len;
@@ -352,7 +351,7 @@ impl Files {
                 let len = header::byte_len(dtype, &chunk.shape).unwrap_or(0) as u64;
                 let frame = Frame::new(dtype, &chunk.shape, len, *crc);
                 let (Some(frame), Some(file)) = (frame, made.get(chunk.place)) else {
-                    let error = Error::failed("internal", "a chunk has no output file");
+                    let error = Error::internal("a chunk has no output file");
                     return Err(error.about_tensor(&tensor.tensor.name));
                 };
                 write(&file.path, chunk.offset, &frame.head)?;
@@ -384,7 +383,9 @@ impl Files {
         }));
         let total = moves.iter().map(|tensor| tensor.tensor.byte_len()).sum();
         let text = serde_json::to_string_pretty(&Index::new(total, named));
-        let failed = |error| Error::failed("index", format!("the index cannot be written: {error}"));
+        let failed = |error| {
+            Error::failed(ErrorKind::Internal, "index", format!("the index cannot be written: {error}"))
+        };
         write_synced(&staging.path().join(INDEX_NAME), (text.map_err(failed)? + "\n").as_bytes())
     }
 
@@ -396,9 +397,9 @@ impl Files {
         // Closed first: after an exchange of names the old output is at this path.
         let placed = self.journals.iter().try_for_each(Journal::close).and_then(|()| self.place(mesh));
         placed.inspect_err(|error| match error.class() {
-            ErrorKind::Refused | ErrorKind::ToldElsewhere(_) => self.keep(false),
+            ErrorClass::Refused | ErrorClass::ToldElsewhere(_) => self.keep(false),
             // A journal that cannot be opened again is removed by the next run.
-            ErrorKind::Failed => self.journals.iter().for_each(Journal::open_again),
+            ErrorClass::Failed => self.journals.iter().for_each(Journal::open_again),
         })
     }
 

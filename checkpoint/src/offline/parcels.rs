@@ -98,7 +98,7 @@ impl Parcels {
                 }
                 let file = holders.first().copied().unwrap_or(0);
                 let chunk = written::bare(region, tensor.tensor.dtype, file, &mut ends[file]);
-                let chunk = chunk.ok_or_else(|| Error::failed("internal", "a chunk has no length"))?;
+                let chunk = chunk.ok_or_else(|| Error::internal("a chunk has no length"))?;
                 offsets[file].insert(&tensor.tensor.name, &chunk.start);
                 files[file].entries.push((number, chunk.shape.clone()));
                 chunks.push(chunk);

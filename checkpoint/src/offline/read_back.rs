@@ -21,8 +21,7 @@ impl Files {
         objects: &[Placed<'_>],
     ) -> Result<(), Error> {
         let told = |result: Result<Checkpoint, Error>| {
-            result
-                .map_err(|error| Error::failed("verification", format!("the output cannot be read: {error}")))
+            result.map_err(|error| Error::verification(format!("the output cannot be read: {error}")))
         };
         let mut opened = Vec::new();
         if let Some((staging, _)) = &self.directory {
@@ -32,7 +31,7 @@ impl Files {
             if known.len() != ranks.objects.len() {
                 let (found, wrote) = (ranks.objects.len(), known.len());
                 let message = format!("the output lists {found} non-tensor entries, not {wrote}");
-                return Err(Error::failed("verification", message));
+                return Err(Error::verification(message));
             }
             // Objects are compared with the checksums of the input bytes, even if these are not a valid
             // archive.
@@ -58,7 +57,7 @@ impl Files {
         }
         for checkpoint in opened {
             if let Some(problem) = checkpoint.verify(&mut ())?.problems.into_iter().next() {
-                return Err(Error::failed("verification", format!("the output is wrong: {problem}")));
+                return Err(Error::verification(format!("the output is wrong: {problem}")));
             }
         }
         Ok(())

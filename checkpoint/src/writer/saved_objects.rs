@@ -74,9 +74,8 @@ impl SavedObjects {
             path: path.map(<[Key]>::to_vec),
             crc64nvme: checksum::to_text(&[checksum(bytes)]),
         };
-        let text = serde_json::to_string(&about).map_err(|error| {
-            Error::failed("internal", format!("a name cannot be written as JSON: {error}"))
-        })?;
+        let text = serde_json::to_string(&about)
+            .map_err(|error| Error::internal(format!("a name cannot be written as JSON: {error}")))?;
         let stem = self.open.join(format!("{:016x}", checksum(name.as_bytes())));
         let begun = stem.with_extension(BEGUN);
         let saved = match File::create_new(&begun) {
@@ -149,7 +148,7 @@ fn listed(path: &Path) -> Result<Object, Error> {
     let sums = about.as_ref().and_then(|about| checksum::of_text(&about.crc64nvme));
     let (Some(About { name, path: keys, .. }), Some([sum])) = (about, sums.as_deref()) else {
         let message = format!("{} does not describe an object", path.display());
-        return Err(Error::failed("io", message));
+        return Err(Error::failed(crate::ErrorKind::Io, "io", message));
     };
     let input = Arc::new(Input::open(&path.with_extension(BYTES))?);
     let len = input.len() as usize;

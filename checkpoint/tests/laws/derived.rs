@@ -7,7 +7,7 @@ use std::path::Path;
 
 use half::bf16;
 use reshard_checkpoint::{
-    Checkpoint, ErrorKind, Fusion, PlacementSpec, ReshardJob, ReshardOptions, diff, reshard,
+    Checkpoint, ErrorClass, Fusion, PlacementSpec, ReshardJob, ReshardOptions, diff, reshard,
 };
 use reshard_test_support::Random;
 use safetensors::Dtype;
@@ -186,7 +186,7 @@ fn attention_is_fused_group_by_group_on_any_mesh() {
     *bytes.last_mut().unwrap() ^= 4;
     fs::write(&file, bytes).unwrap();
     let error = ReshardJob { force: true, ..job }.run(&mut ()).unwrap_err();
-    assert_eq!((error.code(), error.class()), ("checksum", ErrorKind::Refused));
+    assert_eq!((error.code(), error.class()), ("checksum", ErrorClass::Refused));
     assert!(error.to_string().contains("attn.qkv") && error.to_string().contains("rank-00001"), "{error}");
 }
 
@@ -262,7 +262,7 @@ fn rounded_tensors_are_their_rounded_elements_wherever_they_are_read() {
 fn a_checkpoint_that_cannot_be_made_is_refused_in_one_sentence() {
     let block = Checkpoint::open(None).unwrap();
     let said = |error: reshard_checkpoint::Error, kind: &str, part: &str| {
-        assert_eq!((error.code(), error.class()), (kind, ErrorKind::Refused), "{error}");
+        assert_eq!((error.code(), error.class()), (kind, ErrorClass::Refused), "{error}");
         assert!(error.to_string().contains(part) && !error.to_string().contains('\n'), "{error}");
     };
     said(block.filter(["mlp.*", "absent.*"]).err().unwrap(), "unused_pattern", "absent.*");

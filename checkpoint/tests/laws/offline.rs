@@ -3,7 +3,7 @@
 use std::fs;
 
 use reshard_checkpoint::{
-    Checkpoint, ErrorKind, Observer, PlacementSpec, ReshardJob, ReshardOptions, diff, reshard,
+    Checkpoint, ErrorClass, Observer, PlacementSpec, ReshardJob, ReshardOptions, diff, reshard,
 };
 use reshard_test_support::Random;
 use safetensors::Dtype;
@@ -152,7 +152,7 @@ fn one_call_reshards_and_tells_every_byte_once() {
     let error =
         reshard(&block, &mesh, &spec, &out, ReshardOptions { observer: Some(&mut told), ..options() })
             .unwrap_err();
-    assert_eq!((error.code(), error.class(), told.failed), ("output", ErrorKind::Refused, Some("output")));
+    assert_eq!((error.code(), error.class(), told.failed), ("output", ErrorClass::Refused, Some("output")));
     assert_eq!(fs::read_dir(&out).unwrap().count(), 7);
 }
 
@@ -172,7 +172,7 @@ fn a_damaged_input_leaves_the_old_output_as_it_was() {
     fs::write(&file, bytes).unwrap();
     let again = ReshardJob { out: Some(out.clone()), force: true, ..job(&sharded, "a=3", "S(1)", false) };
     let error = again.run(&mut ()).unwrap_err();
-    assert_eq!((error.code(), error.class()), ("checksum", ErrorKind::Refused));
+    assert_eq!((error.code(), error.class()), ("checksum", ErrorClass::Refused));
     let said = error.to_string();
     assert!(said.contains("rank-00002") && said.contains("`w`"), "{said}");
     assert!(contents(&out) == before);

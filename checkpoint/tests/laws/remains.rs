@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use reshard_checkpoint::{Checkpoint, ErrorKind, ReshardJob};
+use reshard_checkpoint::{Checkpoint, ErrorClass, ReshardJob};
 use reshard_test_support::Random;
 use safetensors::Dtype;
 
@@ -83,7 +83,7 @@ fn what_lives_is_used_what_is_lost_is_named_and_filled() {
             with_losses += 1;
             let filled = remains.filled(&opened(&filler)).unwrap();
             let error = Checkpoint::open_degraded(&path("saved"), &dead).unwrap().whole().err().unwrap();
-            assert_eq!((error.code(), error.class()), ("lost", ErrorKind::Refused));
+            assert_eq!((error.code(), error.class()), ("lost", ErrorClass::Refused));
             assert!(error.to_string().contains("--fill-from"), "{error}");
             filled
         };
@@ -129,7 +129,7 @@ fn what_is_missing_without_a_word_is_refused_with_the_way_out() {
         .unwrap();
     fs::remove_file(path("saved").join("rank-00002-of-00004.safetensors")).unwrap();
     let said = |error: reshard_checkpoint::Error, kind: &str, part: &str| {
-        assert_eq!((error.code(), error.class()), (kind, ErrorKind::Refused), "{error}");
+        assert_eq!((error.code(), error.class()), (kind, ErrorClass::Refused), "{error}");
         assert!(error.to_string().contains(part), "{error}");
     };
     said(Checkpoint::open(Some(&path("saved"))).err().unwrap(), "rank_files", "--missing-ranks 2");

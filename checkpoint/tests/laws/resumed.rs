@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use reshard_checkpoint::{ErrorKind, Observer, OutputFormat, ReshardJob, diff};
+use reshard_checkpoint::{ErrorClass, Observer, OutputFormat, ReshardJob, diff};
 use reshard_test_support::Random;
 use safetensors::Dtype;
 
@@ -54,7 +54,7 @@ fn finished_work_that_could_not_be_put_in_place_is_gone_on_with() {
         let asked =
             ReshardJob { out: Some(out.clone()), format, resume: true, ..job(&input, "a=2", "S(0)", false) };
         let error = fails_at_the_end(&asked, folder.path());
-        assert_eq!((error.code(), error.class()), ("io", ErrorKind::Failed), "{error}");
+        assert_eq!((error.code(), error.class()), ("io", ErrorClass::Failed), "{error}");
         let report = asked.run(&mut ()).unwrap().unwrap();
         assert_eq!(report.resumed_bytes, report.bytes, "{format:?}");
         assert!(diff(&opened(&out), &opened(&input), &mut ()).unwrap().equal);
@@ -73,7 +73,7 @@ fn work_that_another_run_has_done_first_does_not_stay() {
         fs::write(out.join("somebody"), "else").unwrap();
     };
     let error = asked.run(&mut AtTheEnd(first)).unwrap_err();
-    assert_eq!((error.code(), error.class()), ("output", ErrorKind::Refused), "{error}");
+    assert_eq!((error.code(), error.class()), ("output", ErrorClass::Refused), "{error}");
     assert_eq!(names(out.parent().unwrap()), ["out"]);
 }
 

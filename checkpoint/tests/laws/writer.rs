@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use reshard_checkpoint::{Checkpoint, CheckpointWriter, Error, ErrorKind};
+use reshard_checkpoint::{Checkpoint, CheckpointWriter, Error, ErrorClass};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::Random;
 use safetensors::Dtype;
@@ -77,7 +77,7 @@ fn names(folder: &Path) -> Vec<String> {
 
 #[allow(clippy::needless_pass_by_value, reason = "it is what unwrap_err gives")]
 fn said(error: Error, kind: &str, part: &str) {
-    assert_eq!((error.code(), error.class()), (kind, ErrorKind::Refused), "{error}");
+    assert_eq!((error.code(), error.class()), (kind, ErrorClass::Refused), "{error}");
     assert!(error.to_string().contains(part), "{error}");
 }
 

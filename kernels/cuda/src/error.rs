@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use reshard_kernels::ErrorKind;
+
 /// The reason why a kernel was not selected, compiled or launched; displays as one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -49,6 +51,16 @@ impl Error {
             Error::Library { .. } => "library",
             Error::Compile { .. } => "compile",
             Error::Driver { .. } => "driver",
+        }
+    }
+
+    /// Returns the kind, to match on.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Kernels(e) => e.kind(),
+            Error::Alignment { .. } => ErrorKind::InvalidInput,
+            Error::TooManyBlocks { .. } => ErrorKind::Unsupported,
+            Error::Library { .. } | Error::Compile { .. } | Error::Driver { .. } => ErrorKind::Io,
         }
     }
 }

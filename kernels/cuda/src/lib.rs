@@ -59,5 +59,6 @@ pub use graph::Graph;
 pub use job::{Job, JobLoop, MAX_LOOPS, THREADS};
 #[cfg(feature = "cuda")]
 pub use library::Library;
+pub use reshard_kernels::ErrorKind;
 pub use select::{Alignment, CopyKernel, ElementKernel, ElementOp, Launch, Launches, copies, elementwise};
 pub use source::{Program, exported};

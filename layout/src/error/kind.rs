@@ -2,20 +2,15 @@
 
 use std::fmt;
 
+use crate::ErrorKind;
+
 #[cfg(doc)]
 use crate::{Error, Layout};
 
-/// The kind of an [`Error`], the part of it that programs match on.
-///
-/// ```
-/// use reshard_layout::{ErrorKind, Layout};
-///
-/// let error = Layout::from_modes(&[(0, 1)]).unwrap_err();
-/// assert_eq!(error.kind(), ErrorKind::BadExtent);
-/// assert_eq!(error.code(), "bad_extent");
-/// ```
+/// The code of an [`Error`], finer than its [`ErrorKind`].
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ErrorKind {
+pub enum ErrorCode {
     /// The text is not in the notation, or an expression calls a function with arguments it does not take.
     Parse,
     /// A number does not fit in 64 bits.
@@ -42,7 +37,22 @@ pub enum ErrorKind {
     NoSuchMode,
 }
 
-impl ErrorKind {
+impl ErrorCode {
+    /// Returns the kind.
+    pub fn kind(self) -> ErrorKind {
+        match self {
+            Self::Parse => ErrorKind::Parse,
+            Self::NotRepresentable | Self::NotNesting => ErrorKind::NotRepresentable,
+            Self::Undecided | Self::TooDeep | Self::TooLarge => ErrorKind::Unsupported,
+            Self::Overflow
+            | Self::BadExtent
+            | Self::NotCongruent
+            | Self::OutOfDomain
+            | Self::Inadmissible
+            | Self::NoSuchMode => ErrorKind::InvalidInput,
+        }
+    }
+
     /// Returns the kind in `snake_case`, as the command line prints it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -62,7 +72,7 @@ impl ErrorKind {
     }
 }
 
-impl fmt::Display for ErrorKind {
+impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }

@@ -2,19 +2,19 @@
 
 use std::fmt;
 
-use super::{ErrorKind, Excerpt};
+use super::{ErrorCode, Excerpt};
 
 /// The position in a text that could not be read, and the text expected there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ParseError {
-    pub(super) kind: ErrorKind,
+    pub(super) kind: ErrorCode,
     offset: usize,
     message: String,
     excerpt: Excerpt,
 }
 
 impl ParseError {
-    pub(crate) fn new(kind: ErrorKind, text: &str, offset: usize, message: String) -> Self {
+    pub(crate) fn new(kind: ErrorCode, text: &str, offset: usize, message: String) -> Self {
         let mut offset = offset.min(text.len());
         while !text.is_char_boundary(offset) {
             offset -= 1;

@@ -6,7 +6,7 @@
 use super::{Expression, Function, Node, Term, Value};
 use crate::algebra::{ComposedLayout, Outer, SlicePattern, ThreadValueLayout, Tiler};
 use crate::error::ParseError;
-use crate::{Error, ErrorKind, IntTuple, Layout, NamedLayout, Swizzle};
+use crate::{Error, ErrorCode, IntTuple, Layout, NamedLayout, Swizzle};
 
 impl Function {
     /// Returns the value of the call with these arguments, without a text to read.
@@ -127,7 +127,7 @@ impl Operation<'_> {
     }
 
     pub(super) fn wrong(&self, place: usize, message: String) -> Error {
-        Error::Parse(Box::new(ParseError::new(ErrorKind::Parse, self.text, place, message)))
+        Error::Parse(Box::new(ParseError::new(ErrorCode::Parse, self.text, place, message)))
     }
 
     pub(super) fn expected<T>(&self, what: &str, (place, value): &Placed) -> Result<T, Error> {
@@ -136,7 +136,7 @@ impl Operation<'_> {
 
     /// Returns the error of a well-formed operation that has no answer.
     pub(super) fn refused(&self, place: usize, message: String) -> Error {
-        Error::Parse(Box::new(ParseError::new(ErrorKind::Inadmissible, self.text, place, message)))
+        Error::Parse(Box::new(ParseError::new(ErrorCode::Inadmissible, self.text, place, message)))
     }
 
     pub(super) fn layout<'v>(&self, value: &'v Placed) -> Result<&'v Layout, Error> {

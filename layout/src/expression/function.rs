@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::ParseError;
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorCode};
 
 macro_rules! functions {
     ($($variant:ident $name:literal $parameters:literal $what:literal;)*) => {
@@ -166,7 +166,7 @@ impl FromStr for Function {
     fn from_str(name: &str) -> Result<Self, Error> {
         Self::from_name(name).ok_or_else(|| {
             let message = "there is no function of this name".to_owned();
-            Error::Parse(Box::new(ParseError::new(ErrorKind::Parse, name, 0, message)))
+            Error::Parse(Box::new(ParseError::new(ErrorCode::Parse, name, 0, message)))
         })
     }
 }

@@ -4,7 +4,7 @@ use super::{Function, MAX_CALLS, Node, Term, Value};
 use crate::algebra::Tiler;
 use crate::named::{NamedStride, Names};
 use crate::notation::Cursor;
-use crate::{AxisStride, Error, ErrorKind, IntTuple, Layout, NamedLayout};
+use crate::{AxisStride, Error, ErrorCode, IntTuple, Layout, NamedLayout};
 
 /// A cursor that counts the limited quantities.
 struct Reader<'a> {
@@ -73,7 +73,7 @@ impl Reader<'_> {
             // An identifier may be as long as the text.
             let word: String = word.chars().take(40).collect();
             let message = format!("there is no function named {word}");
-            return Err(self.cursor.error_at(place, ErrorKind::Parse, message));
+            return Err(self.cursor.error_at(place, ErrorCode::Parse, message));
         }
         Ok(function)
     }
@@ -120,7 +120,7 @@ impl Reader<'_> {
         self.calls += 1;
         if self.calls > MAX_CALLS {
             let message = format!("there are more than {MAX_CALLS} calls");
-            return Err(self.cursor.error_at(place, ErrorKind::TooLarge, message));
+            return Err(self.cursor.error_at(place, ErrorCode::TooLarge, message));
         }
         self.cursor.expect('(')?;
         if self.cursor.eat(')') {

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use reshard_layout::ErrorKind;
+
 /// An invalid rule, or operands that an op does not take.
 ///
 /// `Display` is one line with the offending values; [`Error::code`] is the machine-readable identifier.
@@ -45,6 +47,17 @@ impl Error {
             Error::Rule { .. } => "rule",
             Error::NeedsRedistribution { .. } => "needs_redistribute",
             Error::Unsupported { .. } => "unsupported",
+        }
+    }
+
+    /// Returns the kind, to match on.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Sharding(e) => e.kind(),
+            Error::Planner(e) => e.kind(),
+            Error::Rule { .. } => ErrorKind::InvalidInput,
+            Error::NeedsRedistribution { .. } => ErrorKind::NeedsRedistribution,
+            Error::Unsupported { .. } => ErrorKind::Unsupported,
         }
     }
 

@@ -13,3 +13,4 @@ pub mod propagate;
 pub mod rules;
 
 pub use error::Error;
+pub use reshard_layout::ErrorKind;
