@@ -10,8 +10,8 @@
 //! whose posts and waits do almost nothing either.
 
 use reshard_program::schedule::{
-    ArenaSlice, CompileOptions, ExchangeEngine, Instruction, Kernels, LocalCall, PreparedSchedule, Schedule,
-    Transfer,
+    ArenaSlice, CompileOptions, ExchangeEngine, Instruction, Kernels, LocalCall, PreparedSchedule, RunError,
+    Schedule, Transfer,
 };
 use reshard_program::{Error, Program};
 
@@ -33,6 +33,14 @@ pub fn program(exchanging: bool) -> Result<Program, Error> {
 /// The error of a kernel for arguments outside of the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outside;
+
+impl From<RunError<Outside, Outside>> for Outside {
+    fn from(error: RunError<Outside, Outside>) -> Outside {
+        match error {
+            RunError::Kernel(outside) | RunError::Exchange(outside) => outside,
+        }
+    }
+}
 
 /// A kernel that reads one byte and writes it, incremented, to another.
 #[derive(Clone, Copy, Debug, Default)]
@@ -106,13 +114,16 @@ pub fn schedule(exchanging: bool) -> Result<Schedule, Error> {
 }
 
 /// Prepares the schedule.
-pub fn prepared(schedule: &Schedule) -> Result<PreparedSchedule<'_>, Outside> {
+pub fn prepared(schedule: &Schedule) -> Result<PreparedSchedule<'_>, RunError<Outside, Outside>> {
     schedule.prepare(&mut Touching, &mut Touching)
 }
 
 /// Runs the schedule.
 #[inline(never)]
-pub fn scheduled(prepared: &PreparedSchedule<'_>, arena: &mut [u8]) -> Result<(), Outside> {
+pub fn scheduled(
+    prepared: &PreparedSchedule<'_>,
+    arena: &mut [u8],
+) -> Result<(), RunError<Outside, Outside>> {
     prepared.run(&mut Touching, &mut Touching, arena)
 }
 

@@ -12,7 +12,7 @@ use reshard_collectives::threads::World;
 use reshard_collectives::{Communicator, Error};
 use reshard_program::Program;
 use reshard_program::schedule::{
-    ArenaSlice, CommunicatorExchanges, CompileOptions, Instruction, Kernels, LocalCall,
+    ArenaSlice, CommunicatorExchanges, CompileOptions, Instruction, Kernels, LocalCall, RunError,
 };
 
 struct Counting;
@@ -56,9 +56,12 @@ struct Turning {
 #[derive(Debug)]
 struct Failed(Error);
 
-impl From<Infallible> for Failed {
-    fn from(never: Infallible) -> Failed {
-        match never {}
+impl From<RunError<Infallible, Error>> for Failed {
+    fn from(error: RunError<Infallible, Error>) -> Failed {
+        match error {
+            RunError::Kernel(never) => match never {},
+            RunError::Exchange(error) => Failed(error),
+        }
     }
 }
 
@@ -130,16 +133,16 @@ fn a_schedule_runs_without_the_heap() {
             let posts = schedule.instructions().iter().filter(is_post).count();
             let mut kernels = Turning { takes: Vec::new() };
             let mut engine = CommunicatorExchanges::new(comm);
-            let prepared = schedule.prepare::<_, _, Failed>(&mut kernels, &mut engine)?;
+            let prepared = schedule.prepare(&mut kernels, &mut engine)?;
             let mut arena = vec![1; schedule.arena_bytes()];
             COUNTED.set(true);
-            prepared.run::<_, _, Failed>(&mut kernels, &mut engine, &mut arena)?;
+            prepared.run(&mut kernels, &mut engine, &mut arena)?;
             engine.communicator().barrier(&all)?;
             let before = CALLS.load(Ordering::Relaxed);
             // No rank begins before all have read the counter.
             engine.communicator().barrier(&all)?;
             for _ in 0..20 {
-                prepared.run::<_, _, Failed>(&mut kernels, &mut engine, &mut arena)?;
+                prepared.run(&mut kernels, &mut engine, &mut arena)?;
             }
             engine.communicator().barrier(&all)?;
             let after = CALLS.load(Ordering::Relaxed);
@@ -152,7 +155,7 @@ fn a_schedule_runs_without_the_heap() {
             COUNTED.set(false);
             let (own, start) = (OWN.get(), std::time::Instant::now());
             let clock = || start.elapsed();
-            let record = prepared.run_timed::<_, _, Failed>(&mut kernels, &mut engine, &mut arena, clock)?;
+            let record = prepared.run_timed(&mut kernels, &mut engine, &mut arena, clock)?;
             // The only allocation is the record, before the run.
             assert_eq!((OWN.get() - own, record.times().len()), (1, schedule.instructions().len()));
             Ok::<_, Failed>((after - before, posts, schedule.calls().len()))

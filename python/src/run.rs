@@ -14,7 +14,7 @@ use pyo3::types::{PyDict, PyString};
 use reshard_collectives::threads::{ThreadCommunicator, World};
 use reshard_collectives::{Communicator, Error as EngineFailure};
 use reshard_kernels::DType;
-use reshard_program::schedule::{CommunicatorExchanges, CompileOptions, Schedule};
+use reshard_program::schedule::{CommunicatorExchanges, CompileOptions, RunError, Schedule};
 use reshard_program::{Program, Statement, ValueId};
 use reshard_reference::{Number, Values, on_one_device, on_schedules};
 
@@ -58,6 +58,15 @@ impl From<reshard_program::Error> for Stopped {
 impl From<EngineFailure> for Stopped {
     fn from(error: EngineFailure) -> Stopped {
         Stopped::Engine(error)
+    }
+}
+
+impl From<RunError<Failure, EngineFailure>> for Stopped {
+    fn from(error: RunError<Failure, EngineFailure>) -> Stopped {
+        match error {
+            RunError::Kernel(failure) => failure.into(),
+            RunError::Exchange(error) => error.into(),
+        }
     }
 }
 
@@ -222,11 +231,11 @@ fn run_rank(
             shards::scatter_bytes(&value.ty.value, &[rank], value.dtype, whole, &mut [shard])?;
         }
     }
-    let prepared = schedule.prepare::<_, _, Stopped>(&mut kernels, &mut engine)?;
+    let prepared = schedule.prepare(&mut kernels, &mut engine)?;
     let hashes = if options.1 {
-        Some(prepared.run_hashed::<_, _, Stopped>(&mut kernels, &mut engine, arena)?.to_string())
+        Some(prepared.run_hashed(&mut kernels, &mut engine, arena)?.to_string())
     } else {
-        prepared.run::<_, _, Stopped>(&mut kernels, &mut engine, arena)?;
+        prepared.run(&mut kernels, &mut engine, arena)?;
         None
     };
     let lasting = schedule.buffers().iter().filter(|local| local.is_live_out);

@@ -2,6 +2,9 @@
 
 use core::fmt;
 
+use reshard_ops::ErrorKind;
+use reshard_program::schedule::RunError;
+
 /// The reason why a call does not run, printed on one line with the offending values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -33,6 +36,15 @@ impl Error {
             Error::Op(e) => e.code(),
             Error::NotHere { .. } => "unsupported",
             Error::Input { .. } => "input",
+        }
+    }
+
+    /// Returns the kind, to match on.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Op(e) => e.kind(),
+            Error::NotHere { .. } => ErrorKind::Unsupported,
+            Error::Input { .. } => ErrorKind::InvalidInput,
         }
     }
 }
@@ -78,6 +90,15 @@ impl From<reshard_program::Error> for Error {
 impl From<reshard_collectives::Error> for Error {
     fn from(e: reshard_collectives::Error) -> Error {
         Error::Input { reason: e.to_string() }
+    }
+}
+
+impl<X: Into<Error>> From<RunError<Error, X>> for Error {
+    fn from(e: RunError<Error, X>) -> Error {
+        match e {
+            RunError::Kernel(e) => e,
+            RunError::Exchange(e) => e.into(),
+        }
     }
 }
 

@@ -160,8 +160,8 @@ fn run_rank<T: Number>(
     let mut engine = Watched { inner: CommunicatorExchanges::new(comm), calls: Vec::new(), done: &done };
     let mut arena = schedule.arena()?;
     put(program, &schedule, inputs, &mut arena)?;
-    let prepared = schedule.prepare::<_, _, Error>(&mut kernels, &mut engine)?;
-    prepared.run::<_, _, Error>(&mut kernels, &mut engine, &mut arena)?;
+    let prepared = schedule.prepare(&mut kernels, &mut engine)?;
+    prepared.run(&mut kernels, &mut engine, &mut arena)?;
     let mut held = BTreeMap::new();
     for local in schedule.buffers().iter().filter(|local| local.is_live_out) {
         held.insert(local.name.clone(), tensor(&arena[local.slice.range()], &local.tensor)?);

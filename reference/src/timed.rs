@@ -114,12 +114,11 @@ fn run_rank<T: Number>(
     // A rank that fails passes the gate too, so that no rank waits there forever.
     let comes = Comes(gate);
     let (mut kernels, mut engine) = (Host::<T>::new(program.table()), CommunicatorExchanges::new(comm));
-    let prepared = schedule.prepare::<_, _, Error>(&mut kernels, &mut engine)?;
-    prepared.run::<_, _, Error>(&mut kernels, &mut engine, &mut arena.clone())?;
+    let prepared = schedule.prepare(&mut kernels, &mut engine)?;
+    prepared.run(&mut kernels, &mut engine, &mut arena.clone())?;
     drop(comes);
     gate.pass();
-    let record =
-        prepared.run_timed::<_, _, Error>(&mut kernels, &mut engine, &mut arena, || start.elapsed())?;
+    let record = prepared.run_timed(&mut kernels, &mut engine, &mut arena, || start.elapsed())?;
     Ok((arena, record))
 }
 

@@ -65,8 +65,8 @@ pub fn on_this_rank<T: Number, C: Communicator<Buffer = [u8]>>(
         arena = schedule.arena()?;
         put(program, schedule, inputs, &mut arena)?;
         let (mut kernels, mut engine) = (Host::<T>::new(program.table()), CommunicatorExchanges::new(comm));
-        let prepared = schedule.prepare::<_, _, Error>(&mut kernels, &mut engine)?;
-        prepared.run::<_, _, Error>(&mut kernels, &mut engine, &mut arena)?;
+        let prepared = schedule.prepare(&mut kernels, &mut engine)?;
+        prepared.run(&mut kernels, &mut engine, &mut arena)?;
     }
     let all = gather(&arena, &bytes, comm)?;
     let (mut held, mut done, mut start) = (Vec::with_capacity(world), Vec::with_capacity(world), 0);

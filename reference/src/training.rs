@@ -78,14 +78,14 @@ impl<T: Number> Training<'_, T> {
         put(self.program, &schedule, self.inputs, &mut arena)?;
         let mut kernels = Host::<T>::new(self.program.table());
         let mut engine = CommunicatorExchanges::new(comm);
-        let prepared = schedule.prepare::<_, _, Error>(&mut kernels, &mut engine)?;
+        let prepared = schedule.prepare(&mut kernels, &mut engine)?;
         let mut seen = Vec::with_capacity(self.batches.len());
         for (step, batch) in self.batches.iter().enumerate() {
             for (from, to) in schedule.loop_carried_copies().iter().filter(|_| step > 0) {
                 arena.copy_within(from.range(), to.offset);
             }
             put(self.program, &schedule, batch, &mut arena)?;
-            prepared.run::<_, _, Error>(&mut kernels, &mut engine, &mut arena)?;
+            prepared.run(&mut kernels, &mut engine, &mut arena)?;
             if let Some(watched) = watched {
                 seen.push(tensor(&arena[watched.slice.range()], &watched.tensor)?);
             }

@@ -6,7 +6,6 @@ use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::bert::{BertModel, Config, HiddenAct, PositionEmbeddingType};
 
-use crate::Error;
 use crate::sentences::{SENTENCES, TOKENS, places};
 
 /// The model and its inputs.
@@ -19,9 +18,9 @@ pub struct Alone {
 
 impl Alone {
     /// The model of a checkpoint.
-    pub fn open(path: &Path) -> Result<Alone, Error> {
+    pub fn open(path: &Path) -> candle_core::Result<Alone> {
         let read = std::fs::read(path)
-            .map_err(|e| Error::Weights(format!("{} cannot be read: {e}", path.display())))?;
+            .map_err(|e| candle_core::Error::msg(format!("{} cannot be read: {e}", path.display())))?;
         let weights = VarBuilder::from_buffered_safetensors(read, DType::F32, &Device::Cpu)?;
         let shape = (SENTENCES.len(), TOKENS);
         let ids: Vec<u32> = places().map(Option::unwrap_or_default).collect();
@@ -36,7 +35,7 @@ impl Alone {
     }
 
     /// Returns the last hidden state for all inputs.
-    pub fn forward(&self) -> Result<Vec<f32>, Error> {
+    pub fn forward(&self) -> candle_core::Result<Vec<f32>> {
         let hidden = self.model.forward(&self.ids, &self.types, Some(&self.mask))?;
         Ok(hidden.flatten_all()?.to_vec1()?)
     }

@@ -17,8 +17,6 @@ use reshard_ops::rules::verify::ShardRegion;
 use reshard_ops::rules::{OpCall, OpTable};
 use reshard_program::schedule::{ArenaSlice, Kernels, LocalBuffer, LocalCall, LocalTensor};
 
-use crate::Error;
-
 /// Candle's ops on the CPU, for one rank.
 #[derive(Debug)]
 pub struct CandleKernels {
@@ -72,7 +70,7 @@ impl CandleKernels {
     }
 
     /// Keeps an input that no run changes as a tensor.
-    pub fn hold(&mut self, local: &LocalBuffer, bytes: &[u8]) -> Result<(), Error> {
+    pub fn hold(&mut self, local: &LocalBuffer, bytes: &[u8]) -> candle_core::Result<()> {
         let LocalTensor { dtype, shape, .. } = &local.tensor;
         let tensor = Tensor::from_raw_buffer(bytes, element(*dtype)?, shape, &Device::Cpu)?;
         self.held.insert(local.slice.offset, tensor);
@@ -80,44 +78,49 @@ impl CandleKernels {
     }
 
     /// Returns the operand at this position of the arena.
-    fn operand(&self, (dtype, shape): &(DType, Vec<usize>), at: ArenaSlice, arena: &[u8]) -> Result<Tensor, Error> {
+    fn operand(
+        &self,
+        (dtype, shape): &(DType, Vec<usize>),
+        at: ArenaSlice,
+        arena: &[u8],
+    ) -> candle_core::Result<Tensor> {
         // A view of a held tensor has the same offset.
         if let Some(held) = self.held.get(&at.offset) {
-            return Ok(held.reshape(shape.as_slice())?);
+            return held.reshape(shape.as_slice());
         }
         let bytes = arena.get(at.range()).ok_or_else(|| outside(at, arena.len()))?;
-        Ok(Tensor::from_raw_buffer(bytes, *dtype, shape, &Device::Cpu)?)
+        Tensor::from_raw_buffer(bytes, *dtype, shape, &Device::Cpu)
     }
 }
 
 impl Kernels for CandleKernels {
     type Buffer = [u8];
-    type Error = Error;
+    type Error = candle_core::Error;
 
-    fn prepare(&mut self, call: &LocalCall) -> Result<u32, Error> {
-        let op = Op::of(&self.table, call)?;
-        let takes: Result<Vec<(DType, Vec<usize>)>, Error> =
+    fn prepare(&mut self, call: &LocalCall) -> candle_core::Result<u32> {
+        let op = Op::of(&self.table, call).map_err(candle_core::Error::wrap)?;
+        let takes: candle_core::Result<Vec<(DType, Vec<usize>)>> =
             call.inputs.iter().map(|t| Ok((element(t.dtype)?, t.shape.clone()))).collect();
         let [LocalTensor { dtype: reshard_kernels::DType::F32, shape, .. }] = call.outputs.as_slice() else {
             let made: Vec<String> = call.outputs.iter().map(|t| t.dtype.to_string()).collect();
             let reason = format!("these kernels return one f32 tensor, not {}", made.join(" and "));
-            return Err(Error::Kernel(format!("{}: {reason}", call.call)));
+            return Err(candle_core::Error::msg(format!("{}: {reason}", call.call)));
         };
         self.ready.push(Ready { op, takes: takes?, makes: shape.clone() });
-        u32::try_from(self.ready.len() - 1).map_err(|_| Error::Kernel("there are 2^32 calls".to_owned()))
+        u32::try_from(self.ready.len() - 1).map_err(|_| candle_core::Error::msg("there are 2^32 calls"))
     }
 
-    fn run(&mut self, kernel: u32, args: &[ArenaSlice], arena: &mut [u8]) -> Result<(), Error> {
+    fn run(&mut self, kernel: u32, args: &[ArenaSlice], arena: &mut [u8]) -> candle_core::Result<()> {
         let ready = self.ready.get(kernel as usize);
         let Some((Ready { op, takes, makes }, (to, from))) = ready.zip(args.split_last()) else {
-            return Err(Error::Kernel(format!("no kernel {kernel} with {} tensors", args.len())));
+            return Err(candle_core::Error::msg(format!("no kernel {kernel} with {} tensors", args.len())));
         };
-        let operands: Result<Vec<Tensor>, Error> =
+        let operands: candle_core::Result<Vec<Tensor>> =
             takes.iter().zip(from).map(|(is, at)| self.operand(is, *at, arena)).collect();
         let made = op.run(&operands?)?;
         if made.dims() != makes {
             let reason = format!("{op:?} returned shape {:?}, expected {makes:?}", made.dims());
-            return Err(Error::Kernel(reason));
+            return Err(candle_core::Error::msg(reason));
         }
         let held = arena.len();
         write(&made, arena.get_mut(to.range()).ok_or_else(|| outside(*to, held))?)
@@ -126,8 +129,10 @@ impl Kernels for CandleKernels {
 
 impl Op {
     /// The op of a call.
-    fn of(table: &OpTable, call: &LocalCall) -> Result<Op, Error> {
-        let refused = |reason: String| Error::Kernel(format!("{}: {reason}", call.call));
+    fn of(table: &OpTable, call: &LocalCall) -> reshard::Result<Op> {
+        let refused = |reason: String| {
+            reshard::Error::new(reshard::ErrorKind::Unsupported, "kernel", format!("{}: {reason}", call.call))
+        };
         let OpCall::Named { name, .. } = &call.call else {
             return Err(refused("a rule has no kernel here; use named ops instead".to_owned()));
         };
@@ -197,24 +202,24 @@ fn embedding(table: &Tensor, ids: &Tensor, first: usize, rows: usize) -> candle_
 }
 
 /// Candle's word for a type.
-fn element(dtype: reshard_kernels::DType) -> Result<DType, Error> {
+fn element(dtype: reshard_kernels::DType) -> candle_core::Result<DType> {
     if dtype == reshard_kernels::DType::F32 {
         Ok(DType::F32)
     } else if dtype == reshard_kernels::DType::I64 {
         Ok(DType::I64)
     } else {
-        Err(Error::Kernel(format!("these kernels support f32 and i64, not {dtype}")))
+        Err(candle_core::Error::msg(format!("these kernels support f32 and i64, not {dtype}")))
     }
 }
 
 /// Writes the numbers of a tensor to the arena.
-fn write(made: &Tensor, bytes: &mut [u8]) -> Result<(), Error> {
+fn write(made: &Tensor, bytes: &mut [u8]) -> candle_core::Result<()> {
     let made = made.contiguous()?;
     let (storage, layout) = made.storage_and_layout();
     let (Storage::Cpu(CpuStorage::F32(numbers)), Some((begin, end))) =
         (&*storage, layout.contiguous_offsets())
     else {
-        return Err(Error::Kernel("candle returned something other than f32 in host memory".to_owned()));
+        return Err(candle_core::Error::msg("candle returned something other than f32 in host memory"));
     };
     for (number, at) in numbers[begin..end].iter().zip(bytes.chunks_exact_mut(4)) {
         at.copy_from_slice(&number.to_ne_bytes());
@@ -222,7 +227,7 @@ fn write(made: &Tensor, bytes: &mut [u8]) -> Result<(), Error> {
     Ok(())
 }
 
-fn outside(at: ArenaSlice, bytes: usize) -> Error {
+fn outside(at: ArenaSlice, bytes: usize) -> candle_core::Error {
     let ArenaSlice { offset, bytes: len } = at;
-    Error::Kernel(format!("{len} bytes at offset {offset} are outside an arena of {bytes} bytes"))
+    candle_core::Error::msg(format!("{len} bytes at offset {offset} are outside an arena of {bytes} bytes"))
 }

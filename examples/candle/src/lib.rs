@@ -11,14 +11,11 @@
 //! ```
 
 pub mod alone;
-mod error;
 pub mod kernels;
 pub mod model;
 pub mod ranks;
 pub mod sentences;
 pub mod weights;
-
-pub use error::Error;
 
 /// The largest difference between two lists of numbers of one length; infinite where one is not a number or the lengths differ.
 pub fn difference(a: &[f32], b: &[f32]) -> f32 {

@@ -1,9 +1,7 @@
 //! The encoder as a program: `encoder.txt`, on a mesh of any size.
 
 use reshard_ops::rules::OpTable;
-use reshard_program::{ShardingSolver, Graph, ImplicitRedistribution, Program};
-
-use crate::Error;
+use reshard_program::{Graph, ImplicitRedistribution, Program, ShardingSolver};
 
 /// The text of the program.
 pub const TEXT: &str = include_str!("../encoder.txt");
@@ -16,7 +14,7 @@ pub const MASK: &str = "mask";
 pub const HIDDEN: &str = "hidden";
 
 /// Returns the program on `dp` x `tp` ranks, without implicit redistributions.
-pub fn program(dp: usize, tp: usize) -> Result<Program, Error> {
+pub fn program(dp: usize, tp: usize) -> reshard::Result<Program> {
     let graph = Graph::parse_with_axes(OpTable::standard().into(), TEXT, &[("dp", dp), ("tp", tp)])?;
     Ok(ShardingSolver::new().implicit_redistribution(ImplicitRedistribution::Deny).solve(&graph)?)
 }

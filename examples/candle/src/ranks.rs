@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 use reshard_collectives::Communicator;
 use reshard_collectives::threads::{ThreadCommunicator, World};
 use reshard_program::Program;
-use reshard_program::schedule::{CommunicatorExchanges, LocalBuffer, CompileOptions, Schedule};
+use reshard_program::schedule::{CommunicatorExchanges, CompileOptions, LocalBuffer, RunError, Schedule};
 
-use crate::Error;
 use crate::kernels::CandleKernels;
 use crate::model::{HIDDEN, IDS, MASK};
 use crate::sentences::places;
@@ -22,12 +21,12 @@ pub struct Encoded {
 }
 
 /// A function that writes a parameter to the bytes that a rank has for it.
-pub type Load<'a> = dyn Fn(usize, &LocalBuffer, &mut [u8]) -> Result<(), Error> + Sync + 'a;
+pub type Load<'a> = dyn Fn(usize, &LocalBuffer, &mut [u8]) -> reshard::Result<()> + Sync + 'a;
 
 /// Runs the encoder `runs` times.
 ///
 /// Fails where kernels, exchanges or `load` do, and where replicas of the result differ in a bit.
-pub fn encode(program: &Program, runs: usize, load: &Load<'_>) -> Result<Encoded, Error> {
+pub fn encode(program: &Program, runs: usize, load: &Load<'_>) -> reshard::Result<Encoded> {
     let ranks = World::new(program.mesh().world_size())?.run(|comm| on_a_rank(program, runs, load, comm));
     let mut times = vec![Duration::ZERO; runs];
     let mut shards = Vec::with_capacity(ranks.len());
@@ -48,7 +47,7 @@ fn on_a_rank(
     runs: usize,
     load: &Load<'_>,
     comm: &mut ThreadCommunicator,
-) -> Result<(Vec<f32>, Vec<Duration>), Error> {
+) -> reshard::Result<(Vec<f32>, Vec<Duration>)> {
     let schedule = program.compile(comm.rank(), &CompileOptions::default())?;
     let mut arena = vec![0; schedule.arena_bytes()];
     let mut kernels = CandleKernels::new(program.table());
@@ -59,17 +58,17 @@ fn on_a_rank(
     for local in schedule.buffers().iter().filter(|local| local.is_input && !is_asked(&local.name)) {
         let bytes = &mut arena[local.slice.range()];
         load(schedule.rank(), local, bytes)?;
-        kernels.hold(local, bytes)?;
+        kernels.hold(local, bytes).map_err(RunError::<_, reshard_collectives::Error>::Kernel)?;
     }
 
     let mut engine = CommunicatorExchanges::new(comm);
-    let prepared = schedule.prepare::<_, _, Error>(&mut kernels, &mut engine)?;
+    let prepared = schedule.prepare(&mut kernels, &mut engine)?;
     let everybody: Vec<usize> = program.mesh().ranks().collect();
     let mut times = Vec::with_capacity(runs);
     for _ in 0..runs {
         engine.communicator().barrier(&everybody)?;
         let begin = Instant::now();
-        prepared.run::<_, _, Error>(&mut kernels, &mut engine, &mut arena)?;
+        prepared.run(&mut kernels, &mut engine, &mut arena)?;
         times.push(begin.elapsed());
     }
     let hidden = schedule.local(HIDDEN).ok_or_else(|| missing(HIDDEN))?;
@@ -90,7 +89,7 @@ fn put<T: Copy + Default, const N: usize>(
     whole: &[T],
     bytes: fn(T) -> [u8; N],
     arena: &mut [u8],
-) -> Result<(), Error> {
+) -> reshard::Result<()> {
     let (value, local) = program.value(name).zip(schedule.local(name)).ok_or_else(|| missing(name))?;
     let shard = program.get(value).ty.value.shard(schedule.rank(), whole, T::default())?;
     for (at, number) in arena[local.slice.range()].chunks_exact_mut(N).zip(shard) {
@@ -99,6 +98,7 @@ fn put<T: Copy + Default, const N: usize>(
     Ok(())
 }
 
-fn missing(name: &str) -> Error {
-    Error::Kernel(format!("the program has no value {name}"))
+fn missing(name: &str) -> reshard::Error {
+    let reason = format!("the program has no value {name}");
+    reshard::Error::new(reshard::ErrorKind::InvalidInput, "program", reason)
 }

@@ -12,8 +12,6 @@ use reshard_program::schedule::LocalTensor;
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 
-use crate::Error;
-
 /// The largest header that is read.
 const LONGEST_HEADER: u64 = 1 << 24;
 
@@ -28,9 +26,9 @@ pub struct Checkpoint {
 
 impl Checkpoint {
     /// Reads the header of a file.
-    pub fn open(path: &Path) -> Result<Checkpoint, Error> {
+    pub fn open(path: &Path) -> reshard::Result<Checkpoint> {
         let wrong = |e: &dyn core::fmt::Display| {
-            Error::Weights(format!("{} cannot be read as safetensors: {e}", path.display()))
+            unusable(format!("{} cannot be read as safetensors: {e}", path.display()))
         };
         let mut file = File::open(path).map_err(|e| wrong(&e))?;
         let mut length = [0; 8];
@@ -48,20 +46,19 @@ impl Checkpoint {
     /// Reads a rank's shard of a tensor.
     ///
     /// Fails for a tensor that is not there, is of another shape or is not f32.
-    pub fn read(&self, name: &str, local: &LocalTensor, into: &mut [u8]) -> Result<(), Error> {
+    pub fn read(&self, name: &str, local: &LocalTensor, into: &mut [u8]) -> reshard::Result<()> {
         let path = self.path.display();
         let Some(stored) = self.header.info(name) else {
-            return Err(Error::Weights(format!("{path} has no tensor {name}")));
+            return Err(unusable(format!("{path} has no tensor {name}")));
         };
         let place = local.region()?;
         if stored.shape != place.whole || stored.dtype != Dtype::F32 || local.dtype != DType::F32 {
             let (has, shape, whole, dtype) = (stored.dtype, &stored.shape, &place.whole, local.dtype);
             let reason =
                 format!("{path} has {name} as {has:?}{shape:?}, but the program declares {dtype}{whole:?}");
-            return Err(Error::Weights(reason));
+            return Err(unusable(reason));
         }
-        let wrong =
-            |e: &dyn core::fmt::Display| Error::Weights(format!("{name} cannot be read from {path}: {e}"));
+        let wrong = |e: &dyn core::fmt::Display| unusable(format!("{name} cannot be read from {path}: {e}"));
         let begin = self.begin + stored.data_offsets.0 as u64;
         let mut file = File::open(&self.path).map_err(|e| wrong(&e))?;
         let mut rest = into;
@@ -81,4 +78,8 @@ impl Checkpoint {
         }
         if rest.is_empty() { Ok(()) } else { Err(wrong(&"the shard is smaller than its buffer")) }
     }
+}
+
+fn unusable(reason: String) -> reshard::Error {
+    reshard::Error::new(reshard::ErrorKind::InvalidInput, "weights", reason)
 }

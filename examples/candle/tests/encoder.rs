@@ -7,15 +7,15 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use reshard_candle::alone::Alone;
+use reshard_candle::difference;
 use reshard_candle::kernels::CandleKernels;
 use reshard_candle::model::{program, stored_name};
 use reshard_candle::ranks::{encode, is_asked};
 use reshard_candle::sentences::of_tokens;
 use reshard_candle::weights::Checkpoint;
-use reshard_candle::{Error, difference};
 use reshard_planner::StepOp;
 use reshard_program::Program;
-use reshard_program::schedule::{Kernels, LocalBuffer, CompileOptions};
+use reshard_program::schedule::{CompileOptions, Kernels, LocalBuffer};
 
 /// The tolerance of ranks.
 const ALLOWED: f32 = 1e-5;
@@ -41,7 +41,10 @@ fn wanted() -> &'static [f32] {
 }
 
 /// Returns the largest difference of ranks whose weights `load` writes.
-fn off(program: &Program, load: impl Fn(usize, &LocalBuffer, &mut [u8]) -> Result<(), Error> + Sync) -> f32 {
+fn off(
+    program: &Program,
+    load: impl Fn(usize, &LocalBuffer, &mut [u8]) -> reshard::Result<()> + Sync,
+) -> f32 {
     let hidden = encode(program, 1, &load).unwrap().hidden;
     difference(&of_tokens(&hidden), &of_tokens(wanted()))
 }

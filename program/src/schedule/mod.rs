@@ -81,7 +81,7 @@ pub use call::{LocalCall, LocalTensor, on_one_slice};
 pub use engine::CommunicatorExchanges;
 pub use record::{ExchangeStart, RunRecord};
 pub use replicas::ValueHashes;
-pub use run::{ExchangeEngine, Kernels, PreparedSchedule};
+pub use run::{ExchangeEngine, Kernels, PreparedSchedule, RunError};
 pub use timeline::{Activity, RankTimeline, Span, Timeline};
 pub use trace::{Event, TraceOperand};
 pub use transfer::{Transfer, TransferMember, TransferStep};

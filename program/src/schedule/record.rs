@@ -13,7 +13,7 @@ use core::time::Duration;
 
 use crate::Error;
 use crate::schedule::build::refused;
-use crate::schedule::{ExchangeEngine, Kernels, PreparedSchedule};
+use crate::schedule::{ExchangeEngine, Kernels, PreparedSchedule, RunError};
 
 /// The point at which an exchange begins on a rank: its post, or its wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -141,23 +141,22 @@ impl PreparedSchedule<'_> {
     ///
     /// The record is allocated before the run; the run itself allocates nothing. For the ranks of one
     /// process, use `let start = Instant::now();` before they begin, and `|| start.elapsed()` on each.
-    pub fn run_timed<K, X, E>(
+    pub fn run_timed<K, X>(
         &self,
         kernels: &mut K,
         exchanges: &mut X,
         arena: &mut K::Buffer,
         mut clock: impl FnMut() -> Duration,
-    ) -> Result<RunRecord, E>
+    ) -> Result<RunRecord, RunError<K::Error, X::Error>>
     where
         K: Kernels,
         X: ExchangeEngine<Buffer = K::Buffer>,
-        E: From<K::Error> + From<X::Error>,
     {
         let mut times = vec![(Duration::ZERO, Duration::ZERO); self.instrs.len()];
         let begins = exchanges.begins();
         for (instr, time) in self.instrs.iter().zip(&mut times) {
             let begin = clock();
-            self.step::<K, X, E>(instr, kernels, exchanges, arena)?;
+            self.step(instr, kernels, exchanges, arena)?;
             *time = (begin, clock());
         }
         Ok(RunRecord { rank: self.schedule.rank, begins, times })

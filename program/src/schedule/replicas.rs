@@ -14,7 +14,9 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
 
 use crate::schedule::build::refused;
-use crate::schedule::{ArenaSlice, ExchangeEngine, Instruction, Kernels, PreparedSchedule, Schedule};
+use crate::schedule::{
+    ArenaSlice, ExchangeEngine, Instruction, Kernels, PreparedSchedule, RunError, Schedule,
+};
 use crate::{Error, Program, Value};
 
 /// Hashes of one rank's values of a program, for [`Program::check_replicas`].
@@ -100,16 +102,15 @@ impl PreparedSchedule<'_> {
     /// Runs like [`run`](PreparedSchedule::run), and hashes everything that the rank is given, computes and receives.
     ///
     /// It reads all of that a second time, so use it to search for an error.
-    pub fn run_hashed<K, X, E>(
+    pub fn run_hashed<K, X>(
         &self,
         kernels: &mut K,
         exchanges: &mut X,
         arena: &mut [u8],
-    ) -> Result<ValueHashes, E>
+    ) -> Result<ValueHashes, RunError<K::Error, X::Error>>
     where
         K: Kernels<Buffer = [u8]>,
         X: ExchangeEngine<Buffer = [u8]>,
-        E: From<K::Error> + From<X::Error>,
     {
         let Schedule { args: all, names, exchanges: transfers, buffers: locals, .. } = self.schedule;
         let mut hashes = ValueHashes { rank: self.schedule.rank, of: BTreeMap::new() };
@@ -117,7 +118,7 @@ impl PreparedSchedule<'_> {
             hashes.take(&input.name, input.slice, arena);
         }
         for (instr, of) in self.instrs.iter().zip(&self.schedule.instructions) {
-            self.step::<K, X, E>(instr, kernels, exchanges, arena)?;
+            self.step(instr, kernels, exchanges, arena)?;
             match (instr, of) {
                 (Instruction::Call { args, .. }, Instruction::Call { kernel, .. }) => {
                     let takes = self.schedule.calls[*kernel as usize].inputs.len();

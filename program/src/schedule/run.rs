@@ -5,6 +5,8 @@
 //! run       any number of times: only kernels, posts and waits, in order
 //! ```
 
+use core::fmt;
+
 use crate::schedule::{ArenaSlice, ExchangeStart, Instruction, LocalCall, Schedule, Transfer};
 
 /// The ops of a framework.
@@ -54,6 +56,37 @@ pub trait ExchangeEngine {
     }
 }
 
+/// The error of preparing or running a schedule: that of a kernel, or that of an exchange.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunError<K, X> {
+    /// The error of the [`Kernels`].
+    Kernel(K),
+    /// The error of the [`ExchangeEngine`].
+    Exchange(X),
+}
+
+impl<K: fmt::Display, X: fmt::Display> fmt::Display for RunError<K, X> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunError::Kernel(error) => error.fmt(f),
+            RunError::Exchange(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<K, X> core::error::Error for RunError<K, X>
+where
+    K: core::error::Error + 'static,
+    X: core::error::Error + 'static,
+{
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        Some(match self {
+            RunError::Kernel(error) => error,
+            RunError::Exchange(error) => error,
+        })
+    }
+}
+
 /// A schedule whose kernels and exchanges are prepared.
 #[derive(Debug)]
 pub struct PreparedSchedule<'a> {
@@ -63,14 +96,15 @@ pub struct PreparedSchedule<'a> {
 
 impl Schedule {
     /// Prepares the calls and exchanges. All ranks call it jointly.
-    pub fn prepare<K: Kernels, X: ExchangeEngine, E: From<K::Error> + From<X::Error>>(
+    pub fn prepare<K: Kernels, X: ExchangeEngine>(
         &self,
         kernels: &mut K,
         exchanges: &mut X,
-    ) -> Result<PreparedSchedule<'_>, E> {
-        let numbers = self.calls.iter().map(|call| kernels.prepare(call)).collect::<Result<Vec<u32>, _>>()?;
+    ) -> Result<PreparedSchedule<'_>, RunError<K::Error, X::Error>> {
+        let numbers = self.calls.iter().map(|call| kernels.prepare(call)).collect::<Result<Vec<u32>, _>>();
+        let numbers = numbers.map_err(RunError::Kernel)?;
         for transfer in &self.exchanges {
-            exchanges.prepare(transfer)?;
+            exchanges.prepare(transfer).map_err(RunError::Exchange)?;
         }
         let mut instrs = self.instructions.clone();
         for instr in &mut instrs {
@@ -90,40 +124,47 @@ impl PreparedSchedule<'_> {
     ///
     /// Neither plans nor allocates. Returns the errors of kernels and exchanges; the arena's contents are
     /// unspecified then.
-    pub fn run<K, X, E>(&self, kernels: &mut K, exchanges: &mut X, arena: &mut K::Buffer) -> Result<(), E>
+    pub fn run<K, X>(
+        &self,
+        kernels: &mut K,
+        exchanges: &mut X,
+        arena: &mut K::Buffer,
+    ) -> Result<(), RunError<K::Error, X::Error>>
     where
         K: Kernels,
         X: ExchangeEngine<Buffer = K::Buffer>,
-        E: From<K::Error> + From<X::Error>,
     {
         for instr in &self.instrs {
-            self.step::<K, X, E>(instr, kernels, exchanges, arena)?;
+            self.step(instr, kernels, exchanges, arena)?;
         }
         Ok(())
     }
 
     /// Runs one instruction.
     #[inline]
-    pub(super) fn step<K, X, E>(
+    pub(super) fn step<K, X>(
         &self,
         instr: &Instruction,
         kernels: &mut K,
         exchanges: &mut X,
         arena: &mut K::Buffer,
-    ) -> Result<(), E>
+    ) -> Result<(), RunError<K::Error, X::Error>>
     where
         K: Kernels,
         X: ExchangeEngine<Buffer = K::Buffer>,
-        E: From<K::Error> + From<X::Error>,
     {
         let Schedule { args: all, exchanges: transfers, .. } = self.schedule;
         match instr {
             Instruction::Call { kernel, args } => {
-                kernels.run(*kernel, &all[args.start as usize..args.end as usize], arena)?;
+                let args = &all[args.start as usize..args.end as usize];
+                kernels.run(*kernel, args, arena).map_err(RunError::Kernel)
             }
-            Instruction::Post { exchange } => exchanges.post(&transfers[*exchange as usize], arena)?,
-            Instruction::Wait { exchange } => exchanges.wait(&transfers[*exchange as usize], arena)?,
+            Instruction::Post { exchange } => {
+                exchanges.post(&transfers[*exchange as usize], arena).map_err(RunError::Exchange)
+            }
+            Instruction::Wait { exchange } => {
+                exchanges.wait(&transfers[*exchange as usize], arena).map_err(RunError::Exchange)
+            }
         }
-        Ok(())
     }
 }

@@ -56,8 +56,8 @@ fn hashes(program: &Program, given: &Values<f64>, liar: Option<(usize, usize)>) 
             let bytes = shard.iter().flat_map(|x| x.to_ne_bytes());
             arena[local.slice.range()].iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
         }
-        let prepared = schedule.prepare::<_, _, Error>(&mut kernels, &mut engine)?;
-        prepared.run_hashed::<_, _, Error>(&mut kernels, &mut engine, &mut arena)
+        let prepared = schedule.prepare(&mut kernels, &mut engine)?;
+        Ok(prepared.run_hashed(&mut kernels, &mut engine, &mut arena)?)
     };
     World::new(program.mesh().world_size()).unwrap().run(run).into_iter().map(Result::unwrap).collect()
 }
