@@ -18,9 +18,13 @@
 //! * [`glossary`] (feature `draw`, as it links to its types): the terminology, with definitions and origins.
 #![forbid(unsafe_code)]
 
+mod error;
 #[cfg(feature = "draw")]
 pub mod glossary;
 
+pub use error::{Error, Result};
+#[cfg(feature = "checkpoint")]
+pub use reshard_checkpoint as checkpoint;
 pub use reshard_collectives as collectives;
 #[cfg(feature = "cuda")]
 pub use reshard_device as device;
@@ -28,6 +32,7 @@ pub use reshard_device as device;
 pub use reshard_draw as draw;
 pub use reshard_kernels as kernels;
 pub use reshard_layout as layout;
+pub use reshard_layout::ErrorKind;
 #[cfg(feature = "mpi")]
 pub use reshard_mpi as mpi;
 #[cfg(feature = "nccl")]
