@@ -86,9 +86,9 @@ def _lost_within(objects: list[Entry]) -> tuple[str, str] | None:
 
 def _check_wanted(opened: Checkpoint, wanted: dict[str, torch.Tensor], objects: list[Entry], only_tensors: bool) -> None:
     """Rejects the tensors that the checkpoint cannot fill, with all problems in one message."""
-    others = set(opened.others)
-    missing = [name for name in wanted if name not in opened and name not in others]
-    no_tensors = [name for name in wanted if name in others]
+    non_tensors = set(opened.non_tensors)
+    missing = [name for name in wanted if name not in opened and name not in non_tensors]
+    no_tensors = [name for name in wanted if name in non_tensors]
     problems = []
     if missing:
         many = "tensor" if len(missing) == 1 else f"{counted(len(missing), 'tensor')}:"

@@ -179,7 +179,7 @@ class Runner:
             here.copy_(given)
 
     def _call(self, step: Instruction, kernel: Callable[[Sequence[torch.Tensor]], tuple[torch.Tensor, ...]]) -> Callable[[], None]:
-        takes, makes = ([(name, self._tensors[name]) for name in names] for names in (step.takes, step.makes))
+        takes, makes = ([(name, self._tensors[name]) for name in names] for names in (step.inputs, step.outputs))
         text = str(step.call)
 
         def call() -> None:
@@ -199,7 +199,7 @@ class Runner:
             except Exception as error:
                 self._failed = error
                 return
-            self.trace.append(RankEvent(text, tuple((n, tuple(t.shape)) for n, t in takes), tuple((n, tuple(t.shape)) for n, t in zip(step.makes, made, strict=True))))
+            self.trace.append(RankEvent(text, tuple((n, tuple(t.shape)) for n, t in takes), tuple((n, tuple(t.shape)) for n, t in zip(step.outputs, made, strict=True))))
 
         return call
 
@@ -207,12 +207,12 @@ class Runner:
         self, step: Instruction, groups: Groups, exact: Mapping[Plan, list[tuple[int, ...]]], pending: dict[tuple[str, ...], list[Moving]]
     ) -> Callable[[], None]:
         ready: list[tuple[str, Executor, Groups]] = []
-        for taken, plan in zip(step.takes, step.plans, strict=True):
+        for taken, plan in zip(step.inputs, step.plans, strict=True):
             chosen = groups.only(exact[plan])
             dtype = torch_dtype(plan.dtype.name)
             ready.append((taken, Executor(plan, self.rank, chosen, dtype), chosen))
             self.received_bytes += ready[-1][1].received_bytes
-        names = tuple(step.makes)
+        names = tuple(step.outputs)
 
         def post() -> None:
             moving = []
@@ -229,7 +229,7 @@ class Runner:
         return post
 
     def _wait(self, step: Instruction, pending: dict[tuple[str, ...], list[Moving]]) -> Callable[[], None]:
-        names = tuple(step.makes)
+        names = tuple(step.outputs)
 
         def wait() -> None:
             moving = pending.pop(names)
@@ -244,7 +244,7 @@ class Runner:
                         raise lost(error, f"{call.kind} of {moved.name}", moved.executor.members(call), call.step) from error
                 received += moved.executor.received_bytes
             shapes = [() if (t := self._tensors.get(name)) is None else tuple(t.shape) for name in names]
-            self.trace.append(RankEvent("exchange", tuple((taken, ()) for taken in step.takes), tuple(zip(names, shapes, strict=True)), received))
+            self.trace.append(RankEvent("exchange", tuple((taken, ()) for taken in step.inputs), tuple(zip(names, shapes, strict=True)), received))
 
         return wait
 

@@ -153,7 +153,7 @@ def test_what_a_rank_does_is_what_the_typed_program_says(four: Ranks, name: str,
     program = reshard.program(text)
     for rank, (_, did, received) in enumerate(four.run(ran, text, chosen)):
         events = program.trace(rank) if options in ("as written", "1f1b") else program.compile(rank, **chosen).trace()
-        calls = [(e.call, [(n, tuple(s)) for n, _, s in e.takes], [(n, tuple(s)) for n, _, s in e.makes]) for e in events if e.kind == "call"]
+        calls = [(e.call, [(n, tuple(s)) for n, _, s in e.inputs], [(n, tuple(s)) for n, _, s in e.outputs]) for e in events if e.kind == "call"]
         mine = [(one.what, list(one.takes), list(one.makes)) for one in did if one.what != "exchange"]
         if options == "1f1b":
             calls, mine = sorted(calls), sorted(mine)
@@ -161,7 +161,7 @@ def test_what_a_rank_does_is_what_the_typed_program_says(four: Ranks, name: str,
         brought: dict[str, int] = {}
         for event in events:
             if event.kind != "call":
-                key = ", ".join(made for made, _, _ in event.makes)
+                key = ", ".join(made for made, _, _ in event.outputs)
                 brought[key] = brought.get(key, 0) + event.received_bytes
         ours = {", ".join(made for made, _ in one.makes): one.received_bytes for one in did if one.what == "exchange"}
         if options != "buckets":
