@@ -23,7 +23,7 @@ from reshard.torch.specs import placement, sharding
 
 # The reasons why a redistribution is left to PyTorch, each with its text in a report.
 FALLBACKS = {
-    "into terms": "R or S becomes P: PyTorch divides or pads, plans use one copy: the same global tensor, other partial values",
+    "into terms": "R or S becomes P: PyTorch divides or pads, plans use one copy; the global tensor is the same",
     "terms": "P(a) becomes P(b), or dims have partial values of different ops: PyTorch raises its errors",
     "placement": "a subclass of a placement, masked partial values or a bitwise op: it has a state, or there is no notation",
     "dtype": "the elements have no such arithmetic here, or no type",
