@@ -53,7 +53,7 @@ mod view;
 use std::ffi::OsString;
 use std::io::{self, Write};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 pub use console::Console;
 use guard::guarded;
@@ -106,8 +106,14 @@ enum Command {
     Verify(verify::VerifyArgs),
 }
 
-const NO_SUBCOMMAND: &str = "no subcommand given; expected one of: layout, shards, plan, mesh, view, rule, grad, check, step, trace, propagate, \
-                             random, report, run, inspect, diff, verify";
+/// Returns the error for a missing subcommand: of the program, or of the subcommand that has some.
+fn no_subcommand(args: &[OsString]) -> String {
+    let program = Cli::command();
+    let given = args.get(1).and_then(|name| program.find_subcommand(name));
+    let names: Vec<&str> = given.unwrap_or(&program).get_subcommands().map(clap::Command::get_name).collect();
+    let of = given.map_or_else(String::new, |given| format!(" of `{}`", given.get_name()));
+    format!("no subcommand{of} given; expected one of: {}", names.join(", "))
+}
 
 /// Runs the whole program: the first of `args` is its name; a batch reads the stdin of the process.
 ///
@@ -131,7 +137,7 @@ pub fn run<A: Into<OsString>>(args: impl IntoIterator<Item = A>, console: &mut C
         Ok(cli) => cli.command,
         Err(error) => {
             let json = args.iter().skip(1).any(|argument| argument == "--json");
-            return usage(&error, NO_SUBCOMMAND, json, console);
+            return usage(&error, &no_subcommand(&args), json, console);
         }
     };
     let (done, json) = match command {

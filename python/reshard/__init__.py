@@ -207,4 +207,4 @@ else:
         ops = import_module("reshard._trace").ops
         if name in dir(ops):
             return getattr(ops, name)
-        raise AttributeError(f"module 'reshard' has no {name}, and no op is called so")
+        raise AttributeError(f"module 'reshard' has no attribute {name!r}, and there is no op of that name")

@@ -130,11 +130,11 @@ def _of_view(array: Any) -> tuple[Any, str | None, tuple[int, ...]] | None:
         shape = tuple(view.shape or ())
         name = _name_of_format(view.format.lstrip("@=<" if sys.byteorder == "little" else "@=>"), view.itemsize)
         if name is None:
-            raise Refused("dtype", f"its items have the format {view.format!r}, which is no element type")
+            raise Refused("dtype", f"its buffer format {view.format!r} is not a supported element type")
         # `memoryview.cast` fails for an empty view.
         return (view if view.nbytes == 0 else view.cast("B")), name, shape
     except (ValueError, BufferError) as error:
-        raise Refused("closed", f"its memory is not there: {error}") from None
+        raise Refused("closed", f"its memory is not accessible: {error}") from None
 
 
 def _addresses(array: Any) -> tuple[int, int]:
@@ -163,7 +163,7 @@ def _check_numpy(array: Any) -> None:
         raise _gone(array.nbytes)
     (begin, end), (first, last) = _addresses(array), _owned(array)
     if begin < first or end > last:
-        raise Refused("storage", f"its shape {array.shape} and strides {array.strides} reach out of the {counted(last - first, 'byte')} that it is a view of")
+        raise Refused("storage", f"its shape {array.shape} and strides {array.strides} reach beyond the {counted(last - first, 'byte')} that it is a view of")
 
 
 def _owned(array: Any) -> tuple[int, int]:
@@ -202,19 +202,19 @@ def _owned(array: Any) -> tuple[int, int]:
 def _of_numpy(array: Any) -> tuple[Any, str | None, tuple[int, ...]]:
     _check_numpy(array)
     if array.dtype.hasobject:
-        raise Refused("dtype", f"its items are objects of Python, {array.dtype}")
+        raise Refused("dtype", f"its elements are Python objects ({array.dtype}); give an array of numbers")
     if not array.flags.c_contiguous:
         raise _not_contiguous(array.strides)
     if not array.dtype.isnative:
-        raise Refused("dtype", f"its items have the byte order {array.dtype.byteorder!r}: give them in that of this machine")
+        raise Refused("dtype", f"its elements have the byte order {array.dtype.byteorder!r}; convert them to that of this machine")
     if not array.dtype.itemsize:
-        raise Refused("dtype", f"its items have no bytes, {array.dtype}")
+        raise Refused("dtype", f"its elements have no bytes ({array.dtype})")
     plain = array.view(sys.modules["numpy"].ndarray)
     return plain.reshape(-1).view("uint8"), array.dtype.name, tuple(array.shape)
 
 
 def _gone(size: int) -> Refused:
-    return Refused("storage", f"it has no memory for its {counted(size, 'byte')}: the address is null. Give it after its memory is there")
+    return Refused("storage", f"it has no memory for its {counted(size, 'byte')}: its address is null; give it after its memory is allocated")
 
 
 def _own_protocol(kind: type, plain: type, protocol: str, disabled: object) -> bool:
@@ -239,15 +239,15 @@ def check_tensor(tensor: Any, functions: bool = False) -> None:
     if known is not None and isinstance(tensor, known.DTensor):
         raise Refused(
             "subclass",
-            "it is a DTensor, of which every rank holds a part: reshard.torch.save(path, state) writes it, reshard.torch.load fills it, "
-            "tensor.to_local() is the part of this rank and tensor.full_tensor() the whole",
+            "it is a DTensor, and each rank has only a shard of it; use reshard.torch.save(path, state) or reshard.torch.load, "
+            "or give tensor.to_local(), the shard of this rank, or tensor.full_tensor()",
         )
     if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
         raise Refused("subclass", f"it is an {name}, which has no shape and no memory yet: run the module once")
     if _own_protocol(kind, torch.Tensor, "__torch_dispatch__", torch._C._disabled_torch_dispatch_impl) or not functions and _own_protocol(
         kind, torch.Tensor, "__torch_function__", torch._C._disabled_torch_function_impl
     ):
-        raise Refused("subclass", f"it is a {name}, a class of tensors whose memory need not be their value: give a torch.Tensor with that value")
+        raise Refused("subclass", f"it is a {name}, a tensor subclass whose memory may differ from its value; give a torch.Tensor with that value")
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor) or torch._is_functional_tensor(tensor):
         raise Refused("subclass", "it is a tensor within torch.func, such as vmap or grad, and has no memory: call this outside of it")
     check_memory(tensor)
@@ -287,7 +287,7 @@ def _check_storage(tensor: Any) -> None:
 
 def _unreadable(error: Exception) -> Refused:
     lines = str(error).splitlines() or [type(error).__name__]
-    return Refused("buffer", f"PyTorch does not give its memory: {lines[0]}")
+    return Refused("buffer", f"PyTorch cannot provide its memory: {lines[0]}")
 
 
 def _of_torch(tensor: Any) -> tuple[Any, str | None, tuple[int, ...]]:
@@ -325,10 +325,10 @@ def lend(array: Any) -> tuple[Any, str | None, tuple[int, ...]]:
     if device is not None:
         at = device()
         if not isinstance(at, tuple) or len(at) != 2:
-            raise Refused("device", f"its device is {type(at).__qualname__}, and DLPack has a pair of a kind and a number")
+            raise Refused("device", f"its device is {type(at).__qualname__}, but DLPack requires a pair of a device kind and a number")
         kind, number = at
         if not all(isinstance(part, int) or hasattr(part, "__index__") for part in at):
-            raise Refused("device", f"its device is {at!r:.100}, and DLPack has a pair of whole numbers, a kind and a number")
+            raise Refused("device", f"its device is {at!r:.100}, but DLPack requires a pair of integers, a device kind and a number")
         if kind not in _HOST_DEVICES:
             raise _on_device(f"{int(kind)}:{number}")
     numpy = sys.modules.get("numpy")
@@ -340,9 +340,9 @@ def lend(array: Any) -> tuple[Any, str | None, tuple[int, ...]]:
             # `asanyarray` keeps the subclass, so that the checks below can reject it.
             made = numpy.from_dlpack(array) if by_dlpack else numpy.asanyarray(array)
         except (ValueError, BufferError, RuntimeError, AttributeError, OverflowError, MemoryError) as error:
-            raise Refused("buffer", f"NumPy does not take it: {error}") from None
+            raise Refused("buffer", f"NumPy rejects it: {error}") from None
         if not _is(made, "numpy", "ndarray") or made.dtype.hasobject:
-            raise Refused("buffer", f"{type(array).__qualname__} is no array to NumPy")
+            raise Refused("buffer", f"NumPy cannot convert {type(array).__qualname__} to an array")
         return _of_numpy(made)
     if hasattr(array, "__cuda_array_interface__"):
         raise _on_device("cuda")
@@ -419,7 +419,7 @@ class _Sequences:
             _check_numpy(given)
             return given, given.size
         if isinstance(given, Mapping):
-            raise Refused("buffer", f"{kind.__qualname__} is no array of numbers")
+            raise Refused("buffer", f"{kind.__qualname__} is not an array of numbers")
         view = _view_of(given)
         if view is not None:
             return given, view.nbytes
@@ -437,7 +437,7 @@ class _Sequences:
 
     def _listed(self, given: Any, depth: int) -> tuple[Any, int]:
         if depth > _DEEPEST:
-            raise Refused("shape", f"its lists are nested more than {_DEEPEST} deep, or hold themselves")
+            raise Refused("shape", f"its lists are nested more than {_DEEPEST} deep, or contain themselves")
         if isinstance(given, range):
             if len(given) > _MOST_NUMBERS:
                 raise _too_many(_MOST_NUMBERS)
@@ -461,7 +461,7 @@ class _Sequences:
 
 
 def _too_many(most: int) -> Refused:
-    return Refused("memory", f"it is more than {most} numbers in sequences: give an array")
+    return Refused("memory", f"it has more than {most} numbers in sequences; give an array")
 
 
 def _check_interface(array: Any) -> None:
@@ -480,7 +480,7 @@ def numbers(array: Any) -> Any:
     except MemoryError:
         raise Refused("memory", "there is no memory for it as an array of NumPy") from None
     except (ValueError, RuntimeError, OverflowError, BufferError, AttributeError) as error:
-        raise Refused("buffer", f"NumPy does not take it: {error}") from None
+        raise Refused("buffer", f"NumPy rejects it: {error}") from None
     _check_numpy(made)
     return numpy.asarray(made)
 

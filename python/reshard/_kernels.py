@@ -212,7 +212,7 @@ def runner(kernels: Mapping[str, Kernel] | None = None) -> Callable[[LocalCall, 
         except MemoryError as error:
             if name in own:
                 raise
-            raise refused("memory", f"there is no memory for what {call} makes: {error}") from None
+            raise refused("memory", f"there is no memory for the outputs of {call}: {error}") from None
         return made if isinstance(made, tuple) else (made,)
 
     return run

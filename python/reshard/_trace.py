@@ -38,7 +38,7 @@ class _Tape:
     def write(self, write: Callable[[Graph, Mapping[str, str], list[str]], list[str]]) -> list[str]:
         """Records a statement, with the names that the graph gives to its results."""
         if self.finished:
-            raise _refused("program", "the function has returned, and its tensors are used: they are of its program alone")
+            raise _refused("program", "the traced function has returned, and its tensors are valid only inside it; return the tensors that are needed")
         makes = write(self.graph, _Same(), [])
         self.steps.append(_Step(write, makes))
         return makes
@@ -112,16 +112,16 @@ class Tensor:
         return _one("permute", [self], dims=list(reversed(range(self.ndim))))
 
     def __bool__(self) -> bool:
-        raise _refused("program", f"{self!r} has no numbers, and no `if` or `while` can ask for them: use where(..)")
+        raise _refused("program", f"{self!r} has no numbers while the function is traced, so `if` and `while` cannot test it; use where(..)")
 
     def __float__(self) -> float:
-        raise _refused("program", f"{self!r} has no numbers while the function is written down")
+        raise _refused("program", f"{self!r} has no numbers while the function is traced")
 
     def __int__(self) -> int:
-        raise _refused("program", f"{self!r} has no numbers while the function is written down")
+        raise _refused("program", f"{self!r} has no numbers while the function is traced")
 
     def __array__(self, *_: Any, **__: Any) -> Any:
-        raise _refused("program", f"{self!r} has no numbers: call reshard.ops.NAME in place of a function of NumPy")
+        raise _refused("program", f"{self!r} has no numbers while the function is traced; call reshard.ops.NAME instead of a NumPy function")
 
     def __len__(self) -> int:
         if not self.shape:
@@ -129,7 +129,7 @@ class Tensor:
         return self.shape[0]
 
     def __iter__(self) -> Any:
-        raise _refused("program", f"{self!r} is not taken apart by a loop: use unbind(dim=0) or split")
+        raise _refused("program", f"{self!r} cannot be iterated; use unbind(dim=0) or split")
 
     def __matmul__(self, other: object) -> Tensor:
         return _matmul(self, other) if isinstance(other, Tensor) else NotImplemented
@@ -233,7 +233,7 @@ class Tensor:
         if name.startswith("_"):
             raise AttributeError(name)
         if name not in self._tape.table:
-            raise AttributeError(f"a tensor has no {name}, and no op is called so; reshard.ops has all there are")
+            raise AttributeError(f"a tensor has no attribute {name}, and there is no op of that name; dir(reshard.ops) lists the ops")
 
         def method(*args: Any, **kwargs: Any) -> Any:
             return getattr(ops, name)(self, *args, **kwargs)
@@ -287,7 +287,7 @@ def _call(op: str, inputs: Sequence[Tensor], **arguments: Any) -> list[Tensor]:
     elif len(tapes) == 1:
         tape = next(iter(tapes.values()))
     else:
-        raise _refused("program", f"{op} takes tensors of two functions, and each is of its own program")
+        raise _refused("program", f"the inputs of {op} belong to two traced functions; use tensors of one function")
     names = [tensor._name for tensor in inputs]
 
     def write(graph: Graph, known: Mapping[str, str], wanted: list[str]) -> list[str]:
@@ -347,17 +347,17 @@ def _indexed(x: Tensor, key: object) -> Tensor:
             dim += 1
         elif isinstance(one, slice) and one.step in (None, 1):
             if dim >= x.ndim:
-                raise _refused("program", f"{x!r} has {counted(x.ndim, 'dim')}, and more are indexed")
+                raise _refused("program", f"too many indices for {x!r}, which has {counted(x.ndim, 'dim')}")
             start, stop, _ = one.indices(x.shape[dim])
             if (start, stop) != (0, x.shape[dim]):
                 x = _one("narrow", [x], dim=dim, start=start, length=max(stop - start, 0))
             dim += 1
         elif isinstance(one, int):
             if dim >= x.ndim:
-                raise _refused("program", f"{x!r} has {counted(x.ndim, 'dim')}, and more are indexed")
+                raise _refused("program", f"too many indices for {x!r}, which has {counted(x.ndim, 'dim')}")
             x = _one("select", [x], dim=dim, index=one if one >= 0 else one + x.shape[dim])
         else:
-            raise _refused("program", f"a tensor is indexed by numbers, slices without steps, None and .., not {one!r}")
+            raise _refused("program", f"unsupported index {one!r}; use integers, slices without steps, None and ...")
     return x
 
 
@@ -373,13 +373,13 @@ _WRITTEN = _Written()
 
 def _current() -> _Tape:
     if not _WRITTEN.tapes:
-        raise _refused("program", "an op without tensors is called where no function is written down")
+        raise _refused("program", "an op without tensors is called outside a traced function")
     return _WRITTEN.tapes[-1]
 
 
 def _tape_of(x: object) -> _Tape:
     if not isinstance(x, Tensor):
-        raise TypeError(f"expected a tensor of a function that is written down, found {type(x).__qualname__}")
+        raise TypeError(f"expected a tensor of a traced function, found {type(x).__qualname__}")
     return x._tape
 
 
@@ -505,7 +505,7 @@ class Ops:
             if others:
                 raise _refused(
                     "program",
-                    f"{call} takes tensors, and {others[0]!r} is none: arguments have names, like {call}(x, {_example(self._table, call)})",
+                    f"{call} takes tensors, but {others[0]!r} is not one; give arguments by name, like {call}(x, {_example(self._table, call)})",
                 )
             made = _call(call, listed, **arguments)
         else:
@@ -529,7 +529,7 @@ def _at_once(table: OpTable, call: str, arrays: Sequence[Any], arguments: Mappin
         raise _refused(error.kind, f"{call} cannot read its array: {error}") from None
     for given, array in zip(arrays, listed):
         if array.dtype == object:
-            raise TypeError(f"{call} takes arrays, or tensors of a function that a program is made of, and {type(given).__qualname__} is neither")
+            raise TypeError(f"{call} takes arrays, or tensors of a traced function, not {type(given).__qualname__}")
     dtypes = [array.dtype for array in listed]
     return runner()(local_call(call, [array.shape for array in listed], dtypes, table, **arguments), listed)
 
@@ -550,12 +550,12 @@ def _named(made: object, tape: _Tape) -> dict[str, str]:
         case tuple() | list():
             pairs = [(f"out{n}", value) for n, value in enumerate(made)]
         case _:
-            raise _refused("program", f"the function returns {type(made).__name__}, and not tensors, a tuple or a dict of them")
+            raise _refused("program", f"the function returns {type(made).__name__}; return a tensor, or a tuple or dict of tensors")
     names: dict[str, str] = {}
     made_here = {name for step in tape.steps for name in step.makes}
     for name, value in pairs:
         if not isinstance(value, Tensor):
-            raise _refused("program", f"the function returns {value!r} as {name}, which is no tensor")
+            raise _refused("program", f"the function returns {value!r} as {name}, which is not a tensor")
         if value._name == name:
             continue
         if value._name not in made_here:
@@ -580,21 +580,21 @@ def trace(
     as `{"w'": ops.sgd(w, dw)}`.
     """
     if not callable(function):
-        raise TypeError(f"the graph of a function is asked for, and a {type(function).__name__} is none; a text is read by Graph.parse")
+        raise TypeError(f"expected a function to trace, found {type(function).__name__}; use Graph.parse for a text")
     try:
         parameters = inspect.signature(function).parameters.values()
     except ValueError:
-        raise TypeError(f"a {type(function).__qualname__} has no parameters to read: give a function of Python") from None
+        raise TypeError(f"cannot read the parameters of a {type(function).__qualname__}; give a Python function") from None
     if meshes is not None and not isinstance(meshes, Mapping):
-        raise TypeError(f"meshes are a mapping from names to meshes, not {type(meshes).__qualname__}")
+        raise TypeError(f"meshes must be a mapping from names to meshes, not {type(meshes).__qualname__}")
     positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     missing = [p.name for p in parameters if p.name in positional and p.default is p.empty and p.name not in inputs]
     if missing:
-        raise _refused("program", f"the function takes {missing[0]}, of which no type is given: {missing[0]}=('f32', shape, 'S(0)')")
+        raise _refused("program", f"the parameter {missing[0]} has no type; give {missing[0]}=('f32', shape, 'S(0)')")
     if not any(p.kind is p.VAR_KEYWORD for p in parameters):
         for name in inputs:
             if name not in positional:
-                raise _refused("program", f"{name} is given, and the function takes {', '.join(positional)}")
+                raise _refused("program", f"the function has no parameter {name}; it takes {', '.join(positional)}")
 
     def empty() -> Graph:
         graph = Graph(mesh, table=table)
@@ -604,7 +604,7 @@ def trace(
             try:
                 dtype, shape, is_ = given
             except (TypeError, ValueError):
-                raise _refused("program", f"{name} is given as {given!r}, and an input is ('f32', (8, 16), 'S(0),R')") from None
+                raise _refused("program", f"invalid input {name}={given!r}; give a dtype, a shape and a type, such as ('f32', (8, 16), 'S(0),R')") from None
             graph.input(name, dtype, list(shape), str(is_))
         return graph
 
@@ -644,7 +644,7 @@ def program(
     elif isinstance(source, str):
         graph = Graph.parse(source, table=table)
     elif mesh is None:
-        raise _refused("program", "the program of a function is on a mesh: program(f, 'dp=2,tp=4', x=('f32', (8, 16), 'S(0),R'))")
+        raise _refused("program", "the program of a function needs a mesh, as in program(f, 'dp=2,tp=4', x=('f32', (8, 16), 'S(0),R'))")
     else:
         graph = trace(source, mesh, meshes=meshes, table=table, **inputs)
     return solver.solve(graph)

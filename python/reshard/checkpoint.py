@@ -50,7 +50,7 @@ def save(
     the write. An existing output is replaced only with `force`.
     """
     if not isinstance(tensors, Mapping):
-        raise TypeError(f"tensors are a mapping from names to arrays, not {type(tensors).__qualname__}")
+        raise TypeError(f"tensors must be a mapping from names to arrays, not {type(tensors).__qualname__}")
     _write_pairs(path, tensors.items(), sharding, mesh=mesh, texts=texts, format=format, force=force)
 
 
@@ -69,13 +69,13 @@ def _write_pairs(
     texts = _mapping("texts", texts)
     if sharding is None and mesh is None:
         if not target.endswith(".safetensors"):
-            raise _refused("usage", f"{target} is no .safetensors file: name one, or say a sharding and a mesh")
+            raise _refused("usage", f"{target} does not end in .safetensors; use that ending, or give a sharding and mesh=")
         if os.path.exists(target) and not force:
-            raise _refused("output", f"the output {target} is there already: force=True replaces it")
+            raise _refused("output", f"the output {target} already exists; force=True replaces it")
         write_whole(target, tensors, texts)
         return
     if sharding is None or mesh is None:
-        raise _refused("usage", "tensors are sharded over a mesh: say both, a sharding and mesh=")
+        raise _refused("usage", "tensors are sharded over a mesh; give both a sharding and mesh=")
     parent = os.path.dirname(os.path.abspath(target))
     with tempfile.TemporaryDirectory(prefix=".reshard-", dir=parent) as folder:
         whole = os.path.join(folder, "whole.safetensors")
@@ -86,7 +86,7 @@ def _write_pairs(
 def _mapping(name: str, given: Mapping[str, str] | None) -> dict[str, str] | None:
     """Returns a mapping as a dict, or None."""
     if given is not None and not isinstance(given, Mapping):
-        raise TypeError(f"{name} is a mapping from texts to texts, not {type(given).__qualname__}")
+        raise TypeError(f"{name} must be a mapping from texts to texts, not {type(given).__qualname__}")
     return None if given is None else dict(given)
 
 

@@ -217,7 +217,7 @@ impl PyCheckpoint {
 
     /// The names of the entries that are not tensors.
     #[getter]
-    fn others(&self) -> Vec<String> {
+    fn non_tensors(&self) -> Vec<String> {
         self.checkpoint.objects().iter().map(|object| object.name().to_owned()).collect()
     }
 

@@ -286,7 +286,7 @@ impl PyLocalCall {
     fn reference<'py>(&self, py: Python<'py>, arrays: Vec<Bound<'py, PyAny>>) -> Answer<Bound<'py, PyTuple>> {
         if arrays.len() != self.inputs.len() {
             let reason =
-                format!("{} takes {} tensors, and {} are given", self.call, self.inputs.len(), arrays.len());
+                format!("{} takes {} tensors, but {} are given", self.call, self.inputs.len(), arrays.len());
             return Err(refused("input", reason));
         }
         let single = self.inputs.iter().chain(&self.outputs).all(|of| of.dtype == DType::F32);

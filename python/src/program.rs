@@ -366,19 +366,21 @@ impl PyProgram {
     }
 
     /// The same program, with a redistribution and its consumer split into `chunks` overlap chunks.
-    #[pyo3(signature = (moved, chunks, solver=None))]
+    ///
+    /// `redistribution` is the name of its result.
+    #[pyo3(signature = (redistribution, chunks, solver=None))]
     fn overlap_value(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = text)] moved: &str,
+        #[pyo3(from_py_with = text)] redistribution: &str,
         #[pyo3(from_py_with = number)] chunks: usize,
         solver: Option<&PyElaborator>,
     ) -> Answer<PyProgram> {
-        let (moved, solver) = (self.named(moved)?, PyElaborator::or_new(solver));
-        Ok(PyProgram::made(stoppable(py, || self.0.overlap_value(moved, chunks, &solver))??))
+        let (value, solver) = (self.named(redistribution)?, PyElaborator::or_new(solver));
+        Ok(PyProgram::made(stoppable(py, || self.0.overlap_value(value, chunks, &solver))??))
     }
 
-    /// Like `chunked`, for every redistribution that can be split.
+    /// Like `overlap_value`, for every redistribution that can be split.
     #[pyo3(signature = (chunks, solver=None))]
     fn overlap_all(
         &self,

@@ -52,9 +52,9 @@ pub(crate) struct PyInstr {
     /// The call; None for an exchange.
     call: Option<PyLocalCall>,
     /// The operands of a call, or the values that are redistributed.
-    takes: Vec<String>,
+    inputs: Vec<String>,
     /// The results of a call or of redistributions.
-    makes: Vec<String>,
+    outputs: Vec<String>,
     /// The plans of the redistributions, one each; empty for a call.
     plans: Vec<PyPlan>,
 }
@@ -62,10 +62,10 @@ pub(crate) struct PyInstr {
 #[pymethods]
 impl PyInstr {
     fn __repr__(&self) -> String {
-        let (takes, makes) = (self.takes.join(", "), self.makes.join(", "));
+        let (inputs, outputs) = (self.inputs.join(", "), self.outputs.join(", "));
         match &self.call {
-            Some(call) => format!("<{makes} = {}({takes})>", call.__str__()),
-            None => format!("<{} {makes} = {takes}>", self.kind),
+            Some(call) => format!("<{outputs} = {}({inputs})>", call.__str__()),
+            None => format!("<{} {outputs} = {inputs}>", self.kind),
         }
     }
 }
@@ -104,9 +104,9 @@ pub(crate) struct PyEvent {
     /// The call as text; None for an exchange.
     call: Option<String>,
     /// The operands: names, element types and local shapes; names alone for an exchange.
-    takes: Vec<(String, Option<PyDType>, Vec<usize>)>,
+    inputs: Vec<(String, Option<PyDType>, Vec<usize>)>,
     /// The results, in the same form.
-    makes: Vec<(String, Option<PyDType>, Vec<usize>)>,
+    outputs: Vec<(String, Option<PyDType>, Vec<usize>)>,
     /// The axes or meshes of an exchange; None for a call.
     over: Option<String>,
     /// The ranks that take part in an exchange; empty for a call.
@@ -121,12 +121,12 @@ impl PyEvent {
         let names = |all: &[(String, Option<PyDType>, Vec<usize>)]| {
             all.iter().map(|(name, _, _)| name.as_str()).collect::<Vec<_>>().join(", ")
         };
-        let (takes, makes) = (names(&self.takes), names(&self.makes));
+        let (inputs, outputs) = (names(&self.inputs), names(&self.outputs));
         match (&self.call, &self.over) {
-            (Some(call), _) => format!("<{makes} = {call}({takes})>"),
+            (Some(call), _) => format!("<{outputs} = {call}({inputs})>"),
             (None, over) => {
                 let over = over.as_deref().unwrap_or_default();
-                format!("<{} over {over}: {takes} -> {makes}, {} bytes>", self.kind, self.received_bytes)
+                format!("<{} over {over}: {inputs} -> {outputs}, {} bytes>", self.kind, self.received_bytes)
             }
         }
     }
@@ -139,8 +139,8 @@ impl PyEvent {
             Event::Call { call, takes, makes } => PyEvent {
                 kind: "call".to_owned(),
                 call: Some(call.to_string()),
-                takes: takes.into_iter().map(operand).collect(),
-                makes: makes.into_iter().map(operand).collect(),
+                inputs: takes.into_iter().map(operand).collect(),
+                outputs: makes.into_iter().map(operand).collect(),
                 over: None,
                 members: Vec::new(),
                 received_bytes: 0,
@@ -151,8 +151,8 @@ impl PyEvent {
                 PyEvent {
                     kind: op.to_string(),
                     call: None,
-                    takes: takes.into_iter().map(name).collect(),
-                    makes: makes.into_iter().map(name).collect(),
+                    inputs: takes.into_iter().map(name).collect(),
+                    outputs: makes.into_iter().map(name).collect(),
                     over: Some(over.to_string()),
                     members,
                     received_bytes,
@@ -201,21 +201,21 @@ impl PySchedule {
         };
         let exchange = |kind, n: u32| {
             let moves = self.schedule.exchanges()[n as usize].moves.iter().map(|moved| moved.values.clone());
-            let (takes, makes): (Vec<String>, Vec<String>) = moves.unzip();
-            let plans = makes.iter().filter_map(plan_to).collect();
-            PyInstr { kind, call: None, takes, makes, plans }
+            let (inputs, outputs): (Vec<String>, Vec<String>) = moves.unzip();
+            let plans = outputs.iter().filter_map(plan_to).collect();
+            PyInstr { kind, call: None, inputs, outputs, plans }
         };
         let step = |instr: &Instruction| match instr {
             Instruction::Call { kernel, args } => {
                 let call = &self.schedule.calls()[*kernel as usize];
                 let names = &self.schedule.arg_names()[args.start as usize..args.end as usize];
-                let (takes, makes) = names.split_at(call.inputs.len());
+                let (inputs, outputs) = names.split_at(call.inputs.len());
                 let call = Some(PyLocalCall::of(call, &self.table));
                 PyInstr {
                     kind: "call",
                     call,
-                    takes: takes.to_vec(),
-                    makes: makes.to_vec(),
+                    inputs: inputs.to_vec(),
+                    outputs: outputs.to_vec(),
                     plans: Vec::new(),
                 }
             }

@@ -37,11 +37,11 @@ def fault(error: BaseException, known: bool = False) -> str | None:
         return f"no kind in {name}: {text[:300]}"
     if isinstance(error, (ValueError, MemoryError)) and not isinstance(error, reshard.ReshardError):
         if not known and text and not any(word in text for word in PYTHONS):
-            return f"a {name} that is no ReshardError: {text[:300]}"
+            return f"a {name} instead of a ReshardError: {text[:300]}"
     if any(word in text for word in RUSTS):
         return f"Rust's notation in {name}: {text[:300]}"
     if len(text) > 4000:
-        return f"a sentence of {len(text)} characters in {name}: {text[:200]}"
+        return f"a message of {len(text)} characters in {name}: {text[:200]}"
     return None
 
 

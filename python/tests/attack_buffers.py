@@ -124,7 +124,7 @@ BUFFERS: dict[str, Make] = {
     "past ctypes": lambda w: stretched(in_ctypes(w), w),
     "past a view of a view": lambda w: stretched(np.frombuffer(bytearray(w.tobytes()), "u1")[1:][:-1].view(np.matrix)[0].view("u1")[:1], np.zeros(1, "u1")),
     "a part of a buffer": lambda w: np.frombuffer(bytearray(bytes(8) + w.tobytes() + bytes(8)), w.dtype, w.size, 8).reshape(w.shape),
-    "all places of one number": lambda w: np.broadcast_to(w.reshape(-1)[:1], (1 << 40,)),
+    "one number broadcast to a large shape": lambda w: np.broadcast_to(w.reshape(-1)[:1], (1 << 40,)),
     "bytes of another shape": lambda w: w.reshape(-1).view("u1")[:-1].copy(),
     "scalar": lambda w: w.reshape(-1)[:1].copy().reshape(())[()],
     "bytes": lambda w: w.tobytes(),
@@ -148,7 +148,7 @@ BUFFERS: dict[str, Make] = {
     "interface of a shape below zero": lambda w: Interface(w, shape=(-1, 3)),
     "interface of any shape": lambda w: Interface(w, shape="x"),
     "interface with a mask": lambda w: Interface(w, mask=Interface(w == w)),
-    "interface that is no dict": lambda w: types.SimpleNamespace(__array_interface__=3),
+    "interface that is not a dict": lambda w: types.SimpleNamespace(__array_interface__=3),
     "DLPack": lambda w: Capsule(w),
     "DLPack on a device": lambda w: Capsule(w, (2, 0)),
     "DLPack on no device": lambda w: Capsule(w, "x"),
@@ -176,7 +176,7 @@ BUFFERS: dict[str, Make] = {
     "list of long ranges": lambda w: [range(10**9)] * 9,
     "endless": lambda w: Endless(),
     "list of endless": lambda w: [Endless()],
-    "lists that hold each other": lambda w: attack.doubled(),
+    "lists that contain each other": lambda w: attack.doubled(),
     "user dict": lambda w: collections.UserDict({0: 1}),
     "list in itself": lambda w: attack.itself(),
     "number": lambda w: 3,
@@ -322,7 +322,7 @@ def torch_takers(whole: Any) -> dict[str, Callable[[Any], Any]]:
     def own(given: Any) -> Any:
         """Rejects a tensor whose class has custom functions, since they could transfer anything."""
         if isinstance(given, torch.Tensor) and "__torch_dispatch__" in vars(type(given)):
-            raise TypeError("a class of tensors with functions of its own")
+            raise TypeError("a tensor subclass with custom functions")
         return given
 
     def placed(given: Any) -> DTensor:

@@ -25,7 +25,7 @@ def assert_examples(name: str) -> None:
         if printed:
             whole += f"\n```text\n{printed}\n```\n"
         else:
-            assert said is None, f"{name} says that this prints something:\n{code}"
+            assert said is None, f"{name} shows an output of code that prints nothing:\n{code}"
         return whole
 
     made, found = BLOCK.subn(ran, page)
@@ -33,4 +33,4 @@ def assert_examples(name: str) -> None:
     if os.environ.get("RESHARD_WRITE"):
         (ROOT / name).write_text(made)
         page = made
-    assert made == page, f"{name} says what is not so: RESHARD_WRITE=1 and the same test write it"
+    assert made == page, f"{name} is out of date; RESHARD_WRITE=1 and the same test update it"

@@ -72,7 +72,7 @@ impl Listing {
         }
     }
 
-    #[allow(clippy::wildcard_enum_match_arm, reason = "syn's items, of which others matter not")]
+    #[allow(clippy::wildcard_enum_match_arm, reason = "other items of syn are not public names")]
     fn item(&mut self, item: &Item, folder: &Path, open: bool) {
         match item {
             Item::Use(used) if open && is_public(&used.vis) => names(&used.tree, &mut self.visible),
@@ -151,7 +151,7 @@ fn the_list_of_public_items_is_that_of_the_sources() {
     let come: Vec<_> = new.difference(&kept).collect();
     assert!(
         gone.is_empty() && come.is_empty(),
-        "gone: {gone:?}, new: {come:?}; `RESHARD_WRITE=1 cargo test -p reshard-python` writes the list, and python/names.toml \
-         says what has no counterpart"
+        "gone: {gone:?}, new: {come:?}; `RESHARD_WRITE=1 cargo test -p reshard-python` writes the list; \
+         python/names.toml has the reasons for missing names"
     );
 }

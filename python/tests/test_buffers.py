@@ -382,4 +382,4 @@ def test_memory_and_devices_that_are_none(tmp_path: pathlib.Path) -> None:
         assert error.value.kind == "memory", error.value
     for at in (("cuda", 0), (1, None), (1, 0, 0), "x", 3):
         given = types.SimpleNamespace(__dlpack_device__=lambda at=at: at)
-        assert "DLPack has a pair" in refused("device", [given, given])
+        assert "DLPack requires a pair" in refused("device", [given, given])

@@ -81,7 +81,7 @@ def test_headers_are_those_of_the_command_line(whole):
     answer = ask("inspect", str(whole))
     rows = [(t["name"], t["dtype"].lower(), t["shape"], t["bytes"]) for t in answer["tensors"]]
     assert rows == [(t.name, str(t.dtype), t.shape, t.bytes) for t in opened.tensors]
-    assert opened.metadata == {"by": "a test"} == answer["texts"] and opened.others == [] and len(opened) == len(TENSORS)
+    assert opened.metadata == {"by": "a test"} == answer["texts"] and opened.non_tensors == [] and len(opened) == len(TENSORS)
     assert opened.mesh is None and "half" in opened and "none" not in opened and not opened.has_checksums
     assert checkpoint.inspect(whole)[0].name == opened.names[0]
 
@@ -89,8 +89,8 @@ def test_headers_are_those_of_the_command_line(whole):
 def test_what_is_no_tensor_has_bytes():
     data = Path(__file__).parents[2] / "checkpoint" / "tests" / "data"
     opened = reshard.open_checkpoint(data / "dcp")
-    assert "step" in opened.others
-    for name in opened.others:
+    assert "step" in opened.non_tensors
+    for name in opened.non_tensors:
         made = opened.object(name)
         assert type(made) is bytes and made.startswith(b"PK")
     with pytest.raises(ReshardError) as absent:

@@ -60,7 +60,7 @@ def reason(item: str) -> str | None:
 
 def test_every_item_of_rust_is_there_or_says_why_not() -> None:
     missing = [item for item in ITEMS if python_name(item) is None and reason(item) is None]
-    assert not missing, f"{len(missing)} items of Rust have neither a name nor a reason in names.toml: {missing}"
+    assert not missing, f"{len(missing)} names of Rust have neither a Python name nor a reason in names.toml: {missing}"
 
 
 def test_renamed_items_are_where_the_table_says() -> None:
@@ -84,7 +84,7 @@ def page() -> str:
         "",
         "Classes, methods and functions of the Python package have their names in Rust. This page lists those with another name,",
         "and those that the package lacks, with the reason. A test writes it (`RESHARD_WRITE=1 pytest",
-        "python/tests/test_names.py`), and fails if an item of the library has neither a name nor a reason.",
+        "python/tests/test_names.py`), and fails if a public name of the library has neither a name in Python nor a reason.",
     ]
     crates: dict[str, dict[str, list[str]]] = {}
     for item in ITEMS:

@@ -125,7 +125,7 @@ def test_a_trace_is_that_of_the_command_line(tmp_path):
         for said, event in zip(answer["schedule"], events, strict=True):
             if "call" in said:
                 assert event.kind == "call" and event.call.startswith(said["call"])
-                assert [o["shape"] for o in said["out"]] == [shape for _, _, shape in event.makes]
+                assert [o["shape"] for o in said["out"]] == [shape for _, _, shape in event.outputs]
             else:
                 assert (event.kind, event.members, event.received_bytes) == (said["exchange"], said["group"], said["received_bytes"])
         assert len(schedule.instructions) == str(schedule).count("\n") - 1
@@ -146,16 +146,16 @@ def test_the_steps_of_a_schedule_are_its_instructions(source, options):
         assert len(schedule.steps) == len(schedule.instructions)
         for step, line in zip(schedule.steps, schedule.instructions, strict=True):
             if step.kind == "call":
-                assert line == f"{places(step.makes)} = {step.call}({places(step.takes)})" and not step.plans
-                assert [list(of.shape) for of in step.call.outputs] == [schedule.buffers[[x.name for x in schedule.buffers].index(n)].shape for n in step.makes]
+                assert line == f"{places(step.outputs)} = {step.call}({places(step.inputs)})" and not step.plans
+                assert [list(of.shape) for of in step.call.outputs] == [schedule.buffers[[x.name for x in schedule.buffers].index(n)].shape for n in step.outputs]
             else:
-                assert step.call is None and line.startswith(f"{step.kind} {places(step.makes)}")
+                assert step.call is None and line.startswith(f"{step.kind} {places(step.outputs)}")
                 if step.kind == "post":
                     before, _, by = line.partition(" by ")
-                    assert before == f"post {places(step.makes)} = {places(step.takes)}"
+                    assert before == f"post {places(step.outputs)} = {places(step.inputs)}"
                     assert any(by.startswith(one.op) for one in step.plans[0].steps)
-                assert len(step.plans) == len(step.makes)
-                for plan, source_name, name in zip(step.plans, step.takes, step.makes, strict=True):
+                assert len(step.plans) == len(step.outputs)
+                for plan, source_name, name in zip(step.plans, step.inputs, step.outputs, strict=True):
                     assert plan in schedule.plans
                     if name in made and source_name in made:
                         assert (plan.from_, plan.to) == (made[source_name].sharding, made[name].sharding)

@@ -89,21 +89,21 @@ _DEFAULT = Planner()
 def _source(x: Any) -> NamedSharding:
     """Returns the sharding of an array, or of a traced one as far as its type gives it."""
     if jax.dtypes.issubdtype(x.dtype, jax.dtypes.extended):
-        raise refused("dtype", f"elements of {x.dtype} are not moved: give jax.random.key_data(x), of which they are made")
+        raise refused("dtype", f"elements of {x.dtype} cannot be redistributed; give their data, jax.random.key_data(x)")
     if not isinstance(x, jax.core.Tracer):
         if not isinstance(x.sharding, NamedSharding):
-            raise refused("sharding", f"the array is on {x.sharding}, which names no axes: put it on a mesh with jax.device_put first")
+            raise refused("sharding", f"the array's sharding {x.sharding} has no named axes; put the array on a mesh with jax.device_put first")
         return x.sharding
     known = jax.typeof(x).sharding
     types = dict(zip(known.mesh.axis_names, known.mesh.axis_types, strict=True))
     if AxisType.Manual in types.values():
-        raise refused("manual", "inside of shard_map an array is one rank's shard: move it by reshard.jax.local(x, plan, axis_names)")
+        raise refused("manual", "inside of shard_map an array is the shard of one rank; redistribute it with reshard.jax.local(x, plan, axis_names)")
     if not types or any(kind != AxisType.Explicit for kind in types.values()):
         raise refused(
             "unknown_source",
-            "in a trace on Auto axes nobody knows yet who holds the array, and a guess would gather all of it: "
-            "say so with reshard.jax.reshard_fn(shape, dtype, from_, to), or make the mesh's axes Explicit; "
-            "in what reshard.jax.program reads write jax.lax.with_sharding_constraint",
+            "in a trace on Auto axes the sharding of the array is not known yet, and a guess would gather all of it; "
+            "give the sharding with reshard.jax.reshard_fn(shape, dtype, from_, to), or make the mesh's axes Explicit; "
+            "in a function for reshard.jax.program use jax.lax.with_sharding_constraint",
         )
     return known 
 
@@ -116,13 +116,13 @@ def _target(wanted: Wanted, source: NamedSharding, shape: Sequence[int]) -> Name
             return NamedSharding(source.mesh, wanted)
         case Sharding():
             if tuple(wanted.shape) != tuple(shape):
-                raise refused("shape", f"the array is {list(shape)}, and {wanted} is of {list(wanted.shape)}")
+                raise refused("shape", f"the array has the shape {list(shape)}, but {wanted} is for {list(wanted.shape)}")
             if wanted.mesh == mesh(source.mesh):
                 return named(wanted, source.mesh)
             return named(wanted, device_mesh(wanted.mesh, list(source.mesh.devices.flat)))
         case str() | list() | tuple():
             return named(Sharding(mesh(source.mesh), tuple(shape), wanted), source.mesh)
-    raise TypeError(f"a target is a NamedSharding, a PartitionSpec, a Sharding or placements, not {type(wanted).__name__}")
+    raise TypeError(f"a target must be a NamedSharding, a PartitionSpec, a Sharding or placements, not {type(wanted).__name__}")
 
 
 def _whole(x: Any, to: Wanted) -> Any:
@@ -152,7 +152,7 @@ def reshard(x: Any, to: Wanted, *, planner: Planner | None = None) -> Any:
     in_trace = isinstance(x, jax.core.Tracer)
     if in_trace and target.mesh != source.mesh:
         if getattr(target.mesh, "abstract_mesh", target.mesh) != source.mesh:
-            raise refused("mesh", f"in a trace there is one mesh, {source.mesh}, and the target is on {target.mesh}: move it outside")
+            raise refused("mesh", f"in a trace there is one mesh, {source.mesh}, but the target is on {target.mesh}; redistribute outside of the trace")
         target = NamedSharding(source.mesh, target.spec)
     chosen = _planner(planner)
     if target.mesh != source.mesh:
@@ -178,7 +178,7 @@ def reshard(x: Any, to: Wanted, *, planner: Planner | None = None) -> Any:
 def _said(error: ReshardError) -> ReshardError:
     if error.kind != "plan_mismatch":
         return error
-    return refused(error.kind, f"{error}; no single program does that: move the array outside of jit, from device to device")
+    return refused(error.kind, f"{error}; no single program can run this redistribution: call it outside of jit, where data is sent from device to device")
 
 
 def reshard_fn(
@@ -190,9 +190,9 @@ def reshard_fn(
     XLA.
     """
     if not isinstance(from_, NamedSharding) or not isinstance(to, NamedSharding):
-        raise TypeError("from_ and to are NamedShardings")
+        raise TypeError("from_ and to must be NamedShardings")
     if from_.mesh != to.mesh:
-        raise refused("mesh", f"in a trace there is one mesh, and from_ is on {from_.mesh}, to on {to.mesh}")
+        raise refused("mesh", f"in a trace there is one mesh, but from_ is on {from_.mesh} and to is on {to.mesh}")
     kind = np.dtype(element)
     dims = len(shape)
     move = Move(from_.mesh, tuple(shape), _padded(from_.spec, dims), _padded(to.spec, dims), _planner(planner))
@@ -203,7 +203,7 @@ def reshard_fn(
 
     def moves(x: Any) -> Any:
         if tuple(x.shape) != move.shape or x.dtype != kind:
-            raise refused("shape", f"the array is {x.dtype}{list(x.shape)}, and the function moves {kind}{list(move.shape)}")
+            raise refused("shape", f"the array is {x.dtype}{list(x.shape)}, but the function redistributes {kind}{list(move.shape)}")
         return _differentiable(x, move)
 
     return moves

@@ -248,13 +248,13 @@ class _Auditor:
         result = self.numbering.of(computation, one.name)
         key = (one.kind, repr(result))
         if key in self._done:
-            yield 0.0, f"moved again: {self._done[key]} has moved the same", None
+            yield 0.0, f"repeated: {self._done[key]} already transfers the same data", None
         else:
             source = self._source(one, computation)
-            self._done[key] = "an earlier one" if source is None else f"line {source[1]}"
+            self._done[key] = "an earlier collective" if source is None else f"line {source[1]}"
         loops = frozenset().union(*(self.numbering.changes_in(value) for value in operands))
         if times > 1 and computation is not self.module.entry and not loops:
-            yield moved / times, f"moved in each of {times} turns, and it is the same in all: move it before the loop", None
+            yield moved / times, f"the same in each of {times} iterations: run it once before the loop", None
         if len(one.operands) == 1:
             yield from self._sliced(one, computation, moved, groups, over, members)
         yield from self._widened(one, computation, moved)
@@ -268,7 +268,7 @@ class _Auditor:
         bound = 2 * whole * (others - 1) / others
         if self._reduction(one) != "add":
             return bound, f"needless: of {members} ranks over {over} each {copies} give the same", None
-        which = f"all {members} ranks over {over} give the same term" if others == 1 else f"of {members} ranks over {over} each {copies} give the same term"
+        which = f"all {members} ranks over {over} give the same partial value" if others == 1 else f"of {members} ranks over {over} each {copies} give the same partial value"
         return bound, f"doubled reduction: {which}, so the sum is {copies} times it", None
 
     def _reduction(self, one: Instruction) -> str:
@@ -288,14 +288,14 @@ class _Auditor:
         if one.kind == "all-reduce":
             whole = one.result_bytes
             bound = plan.received_bytes if plan else whole * ((members - 1) / members + max(taken.share - 1 / members, 0.0))
-            what = "a reduce-scatter does"
+            what = "a reduce-scatter is enough"
         else:
             own = one.result_bytes / members
             bound = plan.received_bytes if plan else max(taken.share * one.result_bytes - own, 0.0)
-            what = "only that has to come"
+            what = "only that has to be received"
         if bound < moved:
             said = f": {plan.from_} -> {plan.to} on {plan.from_.mesh} is {_calls(plan)}" if plan else f": {what}"
-            yield bound, f"each rank takes {taken.share:.3g} of what comes{said}", plan
+            yield bound, f"each rank uses {taken.share:.3g} of the received data{said}", plan
 
     def _better(
         self, one: Instruction, computation: Computation, taken: _Slice, groups: list[list[int]]
@@ -331,7 +331,7 @@ class _Auditor:
             narrow = self._converted_from(computation, wide)
             if narrow is not None and narrow.bytes < sum(shape.bytes for shape in wide.shapes):
                 factor = narrow.bytes / wide.shapes[0].bytes
-                yield moved * factor, f"moved as {wide.shapes[0].dtype}, and it was {narrow.dtype} just before: move it first, convert it then", None
+                yield moved * factor, f"sent as {wide.shapes[0].dtype}, and converted from {narrow.dtype} just before: send it first, then convert it", None
                 return
 
     def _converted_from(self, computation: Computation, one: Instruction) -> Any:
@@ -492,8 +492,8 @@ def _confirmed(suspects: list[_Suspect], compiled: Any, args: Any, kwargs: Any) 
         if not _near(a, b):
             where = "" if suspect.source is None else f" ({os.path.basename(suspect.source[0])}:{suspect.source[1]})"
             found.append(
-                f"forgotten reduction: result{suspect.path}{where} is said to be {result.sharding.spec}, and ranks "
-                f"{suspect.ranks[0]} and {suspect.ranks[1]} hold different numbers of the same elements"
+                f"forgotten reduction: result{suspect.path}{where} is declared as {result.sharding.spec}, but ranks "
+                f"{suspect.ranks[0]} and {suspect.ranks[1]} have different numbers for the same elements"
             )
     return found
 

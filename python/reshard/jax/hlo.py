@@ -180,7 +180,7 @@ class Module:
                 if entry:
                     table[int(entry[1])] = entry[2]
         if not self.computations:
-            raise refused("hlo", "this is no text of a compiled module: give what compiled.as_text() says")
+            raise refused("hlo", "not the text of a compiled module; give compiled.as_text()")
 
     def collectives(self, of: Computation | None = None, times: int = 1) -> Iterator[tuple[Instruction, Computation, int]]:
         """Yields every collective, its computation and its run count; loops of unknown length count once."""
@@ -242,7 +242,7 @@ def replica_groups(text: str, devices: str | None = None) -> list[list[int]]:
         shape, _, order = text.partition("<=")
         return [[int(n) for n in row] for row in _iota(order).reshape([int(n) for n in re.findall(r"\d+", shape)])]
     if not text.startswith("mesh["):
-        raise refused("hlo", f"these groups are in no notation of XLA's that is known: {text}")
+        raise refused("hlo", f"unknown notation of XLA's groups: {text}")
     axes, _, along = (text if devices is None else f"{text.split(']', 1)[0]}] {devices.rpartition(' ')[2]}").partition("] ")
     sizes = [(name, int(size)) for name, size in re.findall(r"'([^']*)'=(\d+)", axes)]
     count = math.prod(size for _, size in sizes)

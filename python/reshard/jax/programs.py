@@ -60,20 +60,20 @@ def program(
     _has_no_branches(closed.jaxpr)
     unknown = [name for name in wrt if name not in names]
     if unknown:
-        raise refused("program", f"a gradient with respect to {unknown[0]} is asked for, and the inputs are {', '.join(names)}")
+        raise refused("program", f"no input {unknown[0]} for a gradient; the inputs are {', '.join(names)}")
 
     def run(**tensors: Tensor) -> Any:
         made = _run(closed.jaxpr, closed.consts, [tensors[name] for name in names], axes)
         if not made:
-            raise refused("program", "the function gives nothing, and a program is of what it gives")
+            raise refused("program", "the function returns no array; a program needs at least one result")
         for value in made:
             if not isinstance(value, Tensor):
-                raise refused("program", "a result of the function depends on no input, and a program has no constants")
+                raise refused("program", "a result of the function depends on no input; a program cannot return constants")
         if not wrt:
             return made[0] if len(made) == 1 else tuple(made)
         (loss,) = made if len(made) == 1 else (None,)
         if loss is None or loss.shape != ():
-            raise refused("program", "a gradient is of one number: let the function give that alone")
+            raise refused("program", "a gradient needs a single number; return only that number from the function")
         slopes = gradient(loss, [tensors[name] for name in wrt])
         # A copy that backward does not read: a value that backward reads last may have no memory at the end.
         return {"out": ops("clone", loss), **{f"d{name}": slope for name, slope in zip(wrt, slopes, strict=True)}}
@@ -98,8 +98,8 @@ def _has_no_branches(jaxpr: Any) -> None:
         if name == "shard_map":
             raise refused(
                 "program",
-                "the function enters shard_map, or moves an array by this library, which does: say where values are by "
-                "jax.lax.with_sharding_constraint, and the program plans the moves",
+                "the function enters shard_map, or calls a redistribution of this library, which does; use "
+                "jax.lax.with_sharding_constraint instead, and the program plans the redistributions",
             )
         if name in _CALLS:
             _has_no_branches(_inner(equation.params)[0])
@@ -128,7 +128,7 @@ def _one_mesh(leaves: Sequence[Any]) -> Any:
                 raise refused("mesh", f"inputs are on two meshes, {found} and {of.mesh}: put them on one")
             found = of.mesh
     if found is None:
-        raise refused("mesh", "no input says its mesh: give arrays on one, or jax.ShapeDtypeStruct(shape, dtype, sharding=..)")
+        raise refused("mesh", "no input has a mesh; give arrays on a mesh, or jax.ShapeDtypeStruct(shape, dtype, sharding=..)")
     return found
 
 
@@ -210,13 +210,13 @@ def _op(name: str, params: Any, given: list[Any], makes: Any, axes: Any) -> Any:
         case "sharding_constraint" | "reshard":
             wanted = params.get("sharding", params.get("dst_sharding"))
             if mesh(wanted.mesh) != mesh(axes):
-                raise refused("mesh", f"{name} is on the mesh {wanted.mesh}, and the inputs are on {axes}: put all on one")
+                raise refused("mesh", f"{name} is on the mesh {wanted.mesh}, but the inputs are on {axes}; put all on one mesh")
             return redistribute(x, str(typed(wanted, tuple(makes.shape))))
     raise _no_op(name)
 
 
 def _no_op(name: str, why: str = "") -> Exception:
-    return refused("program", f"the function does {name}{' ' if why else ''}{why}, which is no op of programs from JAX: write that part as ops of reshard.ops")
+    return refused("program", f"the function uses {name}{' ' if why else ''}{why}, which programs from JAX do not support; write that part with reshard.ops")
 
 
 def _dtype(x: Any) -> DType:
@@ -236,9 +236,9 @@ def _number(value: Any) -> float | None:
     flat = np.asarray(value).reshape(-1)
     shape = list(np.shape(value))
     if np.iscomplexobj(flat):
-        raise refused("program", f"a constant of shape {shape} is of complex numbers: give it as an input")
+        raise refused("program", f"a constant of shape {shape} has complex numbers: give it as an input")
     if flat.size == 0 or not (flat == flat[0]).all():
-        why = "holds what is no number" if np.isnan(flat.astype(np.float64)).any() else "has different numbers"
+        why = "has NaN" if np.isnan(flat.astype(np.float64)).any() else "has different numbers"
         raise refused("program", f"a constant of shape {shape} {why}: give it as an input")
     return float(flat[0])
 

@@ -25,10 +25,10 @@ AnyMesh = Any  # jax.sharding.Mesh or AbstractMesh
 def mesh(of: AnyMesh, devices: Sequence[Any] | None = None) -> Mesh:
     """Returns the axes of a JAX mesh over ranks 0, 1, 2 .. of its devices, or over positions in `devices`."""
     if not isinstance(of, (DeviceMesh, AbstractMesh)):
-        raise TypeError(f"a mesh of JAX is taken, not {type(of).__name__}")
+        raise TypeError(f"expected a mesh of JAX, found {type(of).__name__}")
     for name in of.axis_names:
         if not isinstance(name, str):
-            raise refused("mesh", f"the axis {name!r} has no text for its name: name the axes of the mesh by texts")
+            raise refused("mesh", f"the name of the mesh axis {name!r} is not a str; name all axes by strs")
     axes = [(name, int(size)) for name, size in of.shape.items()]
     if not axes:
         raise refused("mesh", "the mesh has no axes: make one with jax.make_mesh, or enter it with jax.set_mesh")
@@ -38,7 +38,7 @@ def mesh(of: AnyMesh, devices: Sequence[Any] | None = None) -> Mesh:
     flat = list(of.devices.flat)
     missing = [device for device in flat if device not in places]
     if missing:
-        raise refused("mesh", f"the mesh has the device {missing[0]}, which is none of the {len(places)} that ranks are counted by")
+        raise refused("mesh", f"the mesh has the device {missing[0]}, which is not one of the {counted(len(places), 'device')} that number the ranks")
     return Mesh.from_ranks(axes, [places[device] for device in flat])
 
 
@@ -47,7 +47,7 @@ def device_mesh(of: Mesh | str, devices: Sequence[Any] | None = None, axis_types
     of = Mesh(of)
     listed = list(jax.devices() if devices is None else devices)
     if of.world_size > len(listed):
-        raise refused("mesh", f"the mesh {of} has the rank {of.world_size - 1}, and there is no device for it among {counted(len(listed), 'device')}")
+        raise refused("mesh", f"the mesh {of} has the rank {of.world_size - 1}, but there are only {counted(len(listed), 'device')}")
     placed = np.empty(len(of), dtype=object)
     placed[:] = [listed[rank] for rank in of.ranks]
     types = tuple(axis_types or [AxisType.Explicit] * len(of.names))
@@ -65,12 +65,12 @@ def _named(of: Any) -> tuple[AnyMesh, PartitionSpec]:
 def _by_tensor(said: PartitionSpec, dims: int, partial: frozenset[str]) -> str:
     """Returns a spec in the notation by tensor dims, with these axes unreduced."""
     if len(said.partitions) > dims:
-        raise refused("sharding", f"{said} is of {counted(len(said.partitions), 'dim')}, and the tensor has {dims}")
+        raise refused("sharding", f"{said} has {counted(len(said.partitions), 'dim')}, but the tensor has {dims}")
     words = []
     for at in range(dims):
         entry = said.partitions[at] if at < len(said.partitions) else None
         if entry is PartitionSpec.UNCONSTRAINED:
-            raise refused("sharding", f"{said} leaves dim {at} open, so nobody knows who holds what: say its axes, or None")
+            raise refused("sharding", f"{said} leaves dim {at} unconstrained, so its sharding is not known; name its axes, or give None")
         names = () if entry is None else entry if isinstance(entry, tuple) else (entry,)
         words.append("{" + ",".join(str(name) for name in names) + "}")
     terms = " unreduced={" + ",".join(sorted(partial)) + "}" if partial else ""
@@ -79,7 +79,7 @@ def _by_tensor(said: PartitionSpec, dims: int, partial: frozenset[str]) -> str:
 
 def _even(placed: Sharding, said: object) -> Sharding:
     if placed.common_local_shape is None:
-        raise refused("uneven", f"{said} cuts a dim of {list(placed.shape)} unevenly, which JAX has no arrays for: pad it")
+        raise refused("uneven", f"{said} splits a dim of {list(placed.shape)} unevenly, which JAX arrays do not support; pad the dim")
     return placed
 
 
@@ -103,7 +103,7 @@ def named(of: Sharding | ShardingType, on: AnyMesh) -> NamedSharding:
     """Converts a sharding or a type to JAX, on a mesh that has the same axes."""
     axes = (of.value if isinstance(of, ShardingType) else of).mesh.axes
     if dict(mesh(on).axes) != dict(axes):
-        raise refused("mesh", f"{of} is on axes {axes}, and the mesh of JAX has {mesh(on).axes}")
+        raise refused("mesh", f"{of} has the axes {axes}, but the mesh of JAX has {mesh(on).axes}")
     return NamedSharding(on, spec(of))
 
 
@@ -111,7 +111,7 @@ def spec(of: Sharding | ShardingType) -> PartitionSpec:
     """Returns the spec of a sharding or a type, evaluated from the library's notation."""
     partial = (of.value if isinstance(of, ShardingType) else of).partial
     if any(op != "sum" for op in partial.values()):
-        raise refused("sharding", f"{of} has terms of {', '.join(sorted(set(partial.values())))}, and JAX has sums alone")
+        raise refused("sharding", f"{of} has partial values of {', '.join(sorted(set(partial.values())))}, but JAX has only sums")
     made: PartitionSpec = eval(of.to_partition_spec(), {"__builtins__": {}, "PartitionSpec": PartitionSpec})
     return made
 
@@ -128,5 +128,5 @@ def dtype(of: Any) -> reshard.DType:
     except (ReshardError, TypeError):
         size = getattr(of, "itemsize", None)
         if size not in (1, 2, 4, 8):
-            raise refused("dtype", f"elements of {of} are not moved: give the array that they are made of") from None
+            raise refused("dtype", f"elements of {of} cannot be redistributed; give the array of their data") from None
         return reshard.DType(f"u{8 * size}")

@@ -38,13 +38,13 @@ def identity(op: str, dtype: Any) -> Any:
             least = -np.inf if limits is None else limits.min
             most = np.inf if limits is None else limits.max
             return np.asarray(most if op == "min" else least, kind)
-    raise refused("op", f"JAX has no reduction {op}: sums, products, least and greatest are there")
+    raise refused("op", f"JAX has no reduction {op}; expected one of: sum, prod, min, max")
 
 
 def combined(op: str) -> Callable[[Any, Any], Any]:
     """Returns the function that combines two partial values."""
     if op not in _COMBINE:
-        raise refused("op", f"JAX has no reduction {op}: {', '.join(_COMBINE)} are there")
+        raise refused("op", f"JAX has no reduction {op}; expected one of: {', '.join(_COMBINE)}")
     return _COMBINE[op]
 
 
@@ -199,7 +199,7 @@ def _outermost_first(leaves: list[tuple[int, int]]) -> list[tuple[int, int]]:
 def exchanges(plan: Plan) -> tuple[Exchange, ...]:
     """Returns the plan as one program for all ranks; raises an error if ranks differ by more than offsets."""
     if plan.max_shard_bytes // plan.dtype.element_bytes >= 2**31:
-        raise refused("size", f"a rank holds {plan.max_shard_bytes} B, and JAX counts elements of one buffer in 32 bits")
+        raise refused("size", f"a rank holds {plan.max_shard_bytes} B, but JAX counts the elements of one buffer in 32 bits")
     return tuple(Exchange(call) for call in plan.spmd().calls)
 
 
@@ -237,12 +237,12 @@ def local(x: Any, plan: Plan, axis_names: str | Sequence[str]) -> Any:
     axes = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
     sizes = [int(lax.axis_size(name)) for name in axes]
     if plan.ranks != list(range(math.prod(sizes))):
-        raise refused("ranks", f"the plan is of the ranks {plan.ranks}, and the axes {axes} number {math.prod(sizes)} of them from 0")
+        raise refused("ranks", f"the plan is for the ranks {plan.ranks}, but the axes {axes} have {math.prod(sizes)} ranks from 0")
     before = plan.from_.common_local_shape
     if before is None or plan.to.common_local_shape is None:
-        raise refused("uneven", f"ranks hold shards of different shapes before or after: {plan.from_} -> {plan.to}")
+        raise refused("uneven", f"ranks have shards of different shapes before or after: {plan.from_} -> {plan.to}")
     if tuple(x.shape) != before:
-        raise refused("shape", f"the shard is {list(x.shape)}, and every rank of {plan.from_} holds {list(before)}")
+        raise refused("shape", f"the shard has the shape {list(x.shape)}, but every shard of {plan.from_} has {list(before)}")
     if our_dtype(x.dtype) != plan.dtype:
-        raise refused("dtype", f"the shard is of {x.dtype}, and the plan is of {plan.dtype.name}")
+        raise refused("dtype", f"the shard is {x.dtype}, but the plan is for {plan.dtype.name}")
     return _differentiable(x, plan, axes)

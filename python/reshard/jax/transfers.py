@@ -27,9 +27,9 @@ from reshard.jax.traced import combined, identity
 def across(x: Any, source: NamedSharding, target: NamedSharding, planner: Planner) -> Any:
     """Redistributes an array to a sharding that may have another mesh and other devices."""
     if isinstance(x, jax.core.Tracer):
-        raise refused("trace", "between devices an array moves outside of traces: call it outside of jit and grad")
+        raise refused("trace", "an array cannot be sent between devices inside a trace; call this outside of jit and grad")
     if not x.is_fully_addressable or not target.is_fully_addressable:
-        raise refused("process", "some devices are of another process, which moves its shards itself: only those of one are moved")
+        raise refused("process", "some devices belong to another process; only arrays of a single process can be sent between devices")
     devices = list(source.mesh.devices.flat)
     devices += [device for device in target.mesh.devices.flat if device not in set(devices)]
     from_ = sharding(source, x.shape, mesh(source.mesh, devices))

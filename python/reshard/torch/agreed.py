@@ -102,7 +102,7 @@ def _first(what: str, members: Sequence[int], all_of: list[_Said]) -> _Refusal |
                 return (
                     None,
                     "disagrees",
-                    f"rank {rank} has other DTensors than rank {other} for {what}: all ranks give the same names, shapes, types and "
+                    f"rank {rank} has other DTensors than rank {other} for {what}; all ranks must give the same names, shapes, types and "
                     f"placements in the same order",
                 )
     return None

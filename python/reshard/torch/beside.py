@@ -65,7 +65,7 @@ class Comparison:
                 mine, other = (side[at] if at < len(side) else None for side in (row.ours, row.theirs))
                 lines.append((name if at == 0 else "", *_cells(mine), str(row.bound_bytes) if at == 0 and row.ours else "", *_cells(other)))
         if len(lines) == 1:
-            made = ["nothing is moved, by our plans or by DTensor"]
+            made = ["no redistributions, by our plans or by DTensor"]
         else:
             widths = [max(len(line[at]) for line in lines) for at in range(6)]
             made = ["  ".join(c.rjust(w) if at in (2, 3, 5) else c.ljust(w) for at, (c, w) in enumerate(zip(line, widths, strict=True))).rstrip() for line in lines]
@@ -76,7 +76,7 @@ class Comparison:
                     bound = sum(row.bound_bytes for row in self.rows if row.of == of)
                     made.append(f"{of}: ours {ours} B (bound {bound} B), DTensor {theirs} B")
         if self.stopped is not None:
-            made.append(f"DTensor goes no further: {self.stopped}")
+            made.append(f"DTensor stopped: {self.stopped}")
         return "\n".join(made)
 
 

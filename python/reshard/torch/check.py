@@ -41,11 +41,11 @@ class CheckReport:
         for move in self.report.redistributions:
             if move.communicates:
                 by_pass = ", ".join(f"{name} {traffic.received_bytes} B in {traffic.steps}" for name, traffic in move.traffic.items() if traffic)
-                lines.append(f"moves {move.value}: {move.from_} -> {move.to}: {by_pass}")
+                lines.append(f"redistributes {move.value}: {move.from_} -> {move.to}: {by_pass}")
         for name, traffic in self.report.traffic.items():
             lines.append(f"{name}: {traffic.received_bytes} B in {counted(traffic.steps, 'step')}")
         lines.append(f"peak {self.report.peak_bytes} B")
-        lines.extend(f"result {place} is no tensor: {value!r}" for place, value in self.others.items())
+        lines.extend(f"result {place} is not a tensor: {value!r}" for place, value in self.others.items())
         lines.append(str(self.beside))
         return "\n".join(lines)
 
@@ -84,7 +84,7 @@ def check(
             meant = own.get(node.name, node.name)
             value = node.meta["val"]
             if not isinstance(value, torch.Tensor):
-                raise refused("program", f"the input {meant} is {type(value).__name__}, and programs are of tensors")
+                raise refused("program", f"the input {meant} is {type(value).__name__}, but programs have only tensors")
             wanted = next((text for pattern, text in placements.items() if fnmatch.fnmatchcase(meant, pattern)), ",".join(["R"] * len(ranks.names)))
             names[node] = graph.input(_name(meant), value.dtype, tuple(value.shape), wanted)
             if node.name in signature.inputs_to_parameters:
@@ -92,7 +92,7 @@ def check(
         elif node.op == "call_function":
             names[node] = lower(graph, chosen, node, names)
         elif node.op != "output":
-            raise refused("program", f"{node.name} is a node of the kind {node.op}, and programs are of ops and inputs")
+            raise refused("program", f"{node.name} is a node of the kind {node.op}, but programs have only ops and inputs")
     made = {one.name: name for one, name in names.items()}
     nodes = {one.name: one for one in names}
     returned = [spec.arg for spec in signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
@@ -102,7 +102,7 @@ def check(
     loss = None
     if gradient:
         if not results:
-            raise refused("program", "a gradient is of a number that forward returns, and it returns no tensor")
+            raise refused("program", "a gradient needs a number that forward returns, but it returns no tensor")
         graph.gradient(results[0], trained)
         loss = nodes[tensors[0]]
     for spec in signature.output_specs:
@@ -118,14 +118,14 @@ def check(
 def _exported(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> torch.export.ExportedProgram:
     """Returns a module as a functional graph."""
     if not isinstance(module, torch.nn.Module):
-        raise TypeError(f"a module of PyTorch's is checked, and {type(module).__qualname__} is none")
+        raise TypeError(f"expected a torch.nn.Module, found {type(module).__qualname__}")
     if isinstance(inputs, torch.Tensor):
-        raise TypeError("inputs are a sequence of tensors, and this is one tensor: give [x]")
+        raise TypeError("inputs must be a sequence of tensors, not one tensor; give [x]")
     try:
         # No op is decomposed: this only makes the graph functional, so that writes through views are seen.
         return torch.export.export(module, tuple(inputs)).run_decompositions({})
     except Exception as error:
-        raise refused("program", f"torch.export makes no graph of {type(module).__qualname__}, and says {said(error)}") from error
+        raise refused("program", f"torch.export cannot export {type(module).__qualname__}: {said(error)}") from error
 
 
 def _name(of: str) -> str:

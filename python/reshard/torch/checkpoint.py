@@ -81,23 +81,23 @@ def _lost_within(objects: list[Entry]) -> tuple[str, str] | None:
     within = [entry.name for entry in objects if holds_tensors(entry.value)]
     if not within:
         return None
-    return "object", f"tensors are within entries that are none, and would be lost: {listed(within)}; give them in dicts or lists"
+    return "object", f"tensors are inside entries that are not tensors, and would be lost: {listed(within)}; put them in dicts or lists"
 
 
 def _check_wanted(opened: Checkpoint, wanted: dict[str, torch.Tensor], objects: list[Entry], only_tensors: bool) -> None:
     """Rejects the tensors that the checkpoint cannot fill, with all problems in one message."""
-    others = set(opened.others)
-    missing = [name for name in wanted if name not in opened and name not in others]
-    no_tensors = [name for name in wanted if name in others]
+    non_tensors = set(opened.non_tensors)
+    missing = [name for name in wanted if name not in opened and name not in non_tensors]
+    no_tensors = [name for name in wanted if name in non_tensors]
     problems = []
     if missing:
         many = "tensor" if len(missing) == 1 else f"{counted(len(missing), 'tensor')}:"
         problems.append(("no_such_tensor", f"the checkpoint has no {many} {listed(missing)}"))
     if no_tensors:
-        problems.append(("object", f"no tensors in the checkpoint, but objects, which are not read: {listed(no_tensors)}"))
+        problems.append(("object", f"not tensors in the checkpoint but objects, which are not read: {listed(no_tensors)}"))
     if objects and not only_tensors:
         names = listed([entry.name for entry in objects])
-        problems.append(("object", f"no tensors in the state: {names}; only_tensors=True leaves them as they are"))
+        problems.append(("object", f"not tensors in the state: {names}; only_tensors=True leaves them as they are"))
     elif (within := _lost_within(objects)) is not None:
         problems.append(within)
     fit = [(name, tensor) for name, tensor in wanted.items() if name in opened]
@@ -116,19 +116,19 @@ def _unfit(opened: Checkpoint, name: str, tensor: torch.Tensor) -> tuple[str, st
     found = opened[name]
     if isinstance(tensor, DTensor):
         if any(one.is_partial() for one in tensor._spec.placements):
-            return "partial", f"{name} is in terms, and a checkpoint has none: {tensor._spec.placements}"
+            return "partial", f"{name} has partial values, which a checkpoint cannot fill: {tensor._spec.placements}"
         if not tensor._spec.mesh._is_current_rank_part_of_mesh():
             return None
     if (why := why_not(tensor)) is not None:
         return why.kind, f"{name} cannot be filled: {why}"
     if tuple(found.shape) != tuple(tensor.shape):
-        return "shape", f"{name} is {list(tensor.shape)}, and {found.shape} in the checkpoint"
+        return "shape", f"{name} is {list(tensor.shape)}, but {found.shape} in the checkpoint"
     try:
         dtype = str(_dtype(tensor.dtype))
     except ReshardError:
         dtype = ""
     if str(found.dtype) != dtype:
-        return "dtype", f"{name} is {tensor.dtype}, and {found.dtype} in the checkpoint"
+        return "dtype", f"{name} is {tensor.dtype}, but {found.dtype} in the checkpoint"
     local = tensor._local_tensor if isinstance(tensor, DTensor) else tensor
     if (why := why_no_target(local)) is not None:
         return why.kind, f"{name} cannot be filled: {why}"
@@ -226,7 +226,7 @@ class _Found:
         """Raises all problems as one message."""
         problems = self.problems
         if self._objects:
-            problems.append(("object", f"no tensors in the state: {listed(self._objects)}; only_tensors=True leaves them out"))
+            problems.append(("object", f"not tensors in the state: {listed(self._objects)}; only_tensors=True leaves them out"))
         if (within := _lost_within(self._within)) is not None:
             problems.append(within)
         if not self._any_tensor:
@@ -382,7 +382,7 @@ class Reader(StorageReader):
         """Reads exactly the requested region of every tensor."""
         for item in plan.items:
             if item.type == LoadItemType.BYTE_IO:
-                raise refused("object", f"{item.storage_index.fqn} is no tensor, and is not read")
+                raise refused("object", f"{item.storage_index.fqn} is not a tensor and cannot be read")
             target = planner.resolve_tensor(item).detach()
             region = [slice(start, start + length) for start, length in zip(item.storage_offsets, item.lengths, strict=True)]
             read = self._opened.read(item.storage_index.fqn, region)
@@ -408,4 +408,4 @@ def _torch_dtype(of: Any) -> torch.dtype:
                     return found
             except (ValueError, TypeError):
                 continue
-    raise refused("dtype", f"PyTorch has no elements of {of}")
+    raise refused("dtype", f"PyTorch has no dtype for {of}")

@@ -69,7 +69,7 @@ class Executor:
     def __call__(self, source: torch.Tensor, *, async_op: bool = False) -> torch.Tensor:
         """Returns this rank's shard after the plan; a new tensor unless the plan is empty."""
         if is_for_all_ranks():
-            raise ReshardError(f"rank {self.calls.rank} compiles for all ranks, and these are its own calls: turn torch.compiler.config.compile_on_one_rank off")
+            raise ReshardError(f"rank {self.calls.rank} compiles for all ranks, but these calls are for one rank; turn torch.compiler.config.compile_on_one_rank off")
         self.check(source)
         source = resolved(source)
         shape = source.shape if self._keeps_shape else self.shape
@@ -91,7 +91,7 @@ class Executor:
         """Rejects a tensor that does not have the number of elements of this rank's shard."""
         if source.numel() != self.source_len:
             raise ReshardError(
-                f"rank {self.calls.rank} has {counted(source.numel(), 'element')}, and its shard of {self.plan.from_} of shape "
+                f"rank {self.calls.rank} has {counted(source.numel(), 'element')}, but its shard of {self.plan.from_} of shape "
                 f"{list(self.plan.from_.shape)} has {self.source_len}"
             )
 
@@ -118,7 +118,7 @@ def redistribute_local(
     """
     for name, given in (("the tensor", tensor), *([] if out is None else [("out", out)])):
         if not isinstance(given, torch.Tensor) or isinstance(given, DTensor):
-            raise TypeError(f"{name} is a torch.Tensor, not {type(given).__qualname__}")
+            raise TypeError(f"{name} must be a torch.Tensor, not {type(given).__qualname__}")
         check_is_there(name, given)
     plan = (planner or default_planner()).plan(from_, to, tensor.dtype)
     executor = Executor(plan, dist.get_rank(), groups, tensor.dtype)
@@ -127,7 +127,7 @@ def redistribute_local(
         return made
     # Check `out` only after the exchange: other ranks would wait for this one otherwise.
     if tuple(out.shape) != tuple(executor.shape) or out.dtype != tensor.dtype:
-        raise ReshardError(f"out is {out.dtype}{list(out.shape)}, and the shard is {tensor.dtype}{list(executor.shape)}")
+        raise ReshardError(f"out is {out.dtype}{list(out.shape)}, but the shard is {tensor.dtype}{list(executor.shape)}")
     if (why := why_no_target(out)) is not None:
         raise refused(why.kind, f"out cannot be filled: {why}")
     return out.copy_(made)
@@ -248,7 +248,7 @@ def _combined(op: str, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         return torch.minimum(old, new)
     if op == "max":
         return torch.maximum(old, new)
-    raise ReshardError(f"PyTorch has no reduction for terms of {op}")
+    raise ReshardError(f"PyTorch has no reduction for partial values of {op}")
 
 
 def unpacker(call: RankCall, dtype: torch.dtype) -> _Step:
@@ -319,7 +319,7 @@ def _step(call: RankCall, groups: Groups, dtype: torch.dtype, rank: int) -> Call
             wire = None
             if dtype.is_complex:
                 if op != "sum":
-                    raise ReshardError(f"terms of {dtype} have no {op}")
+                    raise ReshardError(f"partial values of {dtype} cannot be reduced by {op}")
                 # Complex sums are computed on real and imaginary parts.
                 wire = torch.float32 if dtype == torch.complex64 else torch.float64
             if call.kind == "all_reduce":

@@ -78,10 +78,10 @@ def _bind() -> None:
     found = getattr(_redistribute, NAME)
     takes = tuple(inspect.signature(found).parameters)
     if takes != KNOWN:
-        raise RuntimeError(f"PyTorch {torch.__version__}: {NAME} takes {takes}, and {KNOWN} is what is known here: nothing was switched over")
+        raise RuntimeError(f"PyTorch {torch.__version__}: {NAME} takes {takes}, but only {KNOWN} is supported; nothing was replaced")
     others = [module.__name__ for module in BOUND if getattr(module, NAME, None) is not found]
     if others:
-        raise RuntimeError(f"PyTorch {torch.__version__}: {NAME} is not, or is another, in {', '.join(others)}: nothing was switched over")
+        raise RuntimeError(f"PyTorch {torch.__version__}: {NAME} is missing or different in {', '.join(others)}; nothing was replaced")
     _own = found
     for module in BOUND:
         setattr(module, NAME, _handled)

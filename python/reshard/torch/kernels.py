@@ -24,7 +24,7 @@ def torch_dtype(name: str) -> torch.dtype:
     """
     found = _DTYPES.get(name)
     if found is None:
-        raise refused("dtype", f"PyTorch has no elements of {name} that a step could hold: write the program in one of {', '.join(_DTYPES)}")
+        raise refused("dtype", f"PyTorch has no dtype for {name} that a step could use; write the program in one of: {', '.join(_DTYPES)}")
     return found
 
 
@@ -189,11 +189,11 @@ def kernel_of(call: LocalCall, device: torch.device, kernels: Mapping[str, Kerne
         elif call.rule is not None and _EINSUM.fullmatch(call.rule):
             function = _einsum
     if function is None:
-        what = f"{text} on a part of its tensors" if call.needs_region else text
+        what = f"{text} on a shard of its tensors" if call.needs_region else text
         raise refused(
             "unsupported",
-            f"there is no function of PyTorch's here for {what}: give one as kernels={{'{name or text}': function}}, which is called with the "
-            f"call and its tensors, or run the program by Program.on_ranks, which has every op",
+            f"there is no PyTorch function for {what}; give one as kernels={{'{name or text}': function}}, which is called with the "
+            f"call and its tensors, or run the program with Program.on_ranks, which has every op",
         )
     found = function
     if given is None and name in _MADE_ANYWHERE:

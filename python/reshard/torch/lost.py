@@ -24,14 +24,14 @@ def lost(error: RuntimeError, what: str, members: Sequence[int], step: int) -> E
     other = [rank for rank, call in calls.items() if call != most]
     kind, named = "lost", missing
     if missing:
-        said = f"{named_ranks(missing)} {'have' if len(missing) > 1 else 'has'} gone, or raised before"
+        said = f"{named_ranks(missing)} {'have' if len(missing) > 1 else 'has'} failed, or raised an error before"
     elif other and 2 * len(other) < len(calls):
         kind, named = "disagrees", other
         said = f"{named_ranks(other)} made another call, {calls[other[0]]}"
     elif other:
         kind, said = "disagrees", "its members make different calls: " + "; ".join(f"rank {rank} {call}" for rank, call in calls.items())
     else:
-        said = "all its members are there, and were too slow or gave other sizes"
+        said = "all its members reported it, and were too slow or passed different sizes"
     made = EngineError(f"{what} among {list(members)}: {said} ({first})")
     made.kind, made.rank, made.step, made.group = kind, named[0] if named else None, step, list(members)
     return made

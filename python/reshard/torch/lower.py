@@ -32,7 +32,7 @@ _FILLING = {
 # factors are elements.
 _ADDING = {"addmm", "addmv", "addr", "baddbmm", "addbmm"}
 # Ops with other semantics in the table than in PyTorch, and the difference.
-_OTHERS = {"multilabel_margin_loss": "takes the numbers of classes, up to the first -1, and the table's takes a truth value for each class"}
+_OTHERS = {"multilabel_margin_loss": "takes class numbers, up to the first -1, but the table's op takes a truth value for each class"}
 # Ops whose sums are of numbers; on truth values, PyTorch's ops return whether any is true, or whether two
 # differ.
 _SUMS = {*_ADDING, "scatter_add", "index_add", "diff"}
@@ -55,7 +55,7 @@ def lower(graph: Graph, table: OpTable, node: torch.fx.Node, names: Names) -> An
     if target is operator.getitem:
         return names[node.args[0]][node.args[1]]
     if not isinstance(target, torch._ops.OpOverload):
-        raise refused("program", f"{target} is no op of PyTorch's, and programs are of those")
+        raise refused("program", f"{target} is not an op of PyTorch, and programs have only those")
     if op_of(target) in _IGNORED:
         return None
     made = _Call(graph, table, node, names).lowered()
@@ -69,14 +69,14 @@ def _compare(graph: Graph, node: torch.fx.Node, made: Any) -> None:
     wanted = list(meant) if isinstance(meant, list | tuple) else [meant]
     found = made if isinstance(made, list) else [made]
     if len(wanted) != len(found):
-        raise refused("program", f"{node.target} makes {counted(len(wanted), 'value')}, and the op of the table {len(found)}")
+        raise refused("program", f"{node.target} returns {counted(len(wanted), 'value')}, but the op of the table returns {len(found)}")
     for name, value in zip(found, wanted, strict=True):
         if value is None:
             continue
         ours = f"{graph.dtype(name)}{list(graph.shape(name))}"
         theirs = f"{DType(value.dtype)}{list(value.shape)}"
         if ours != theirs:
-            raise refused("program", f"{node.target} makes {theirs}, and the op of the table makes {ours}: cast the operands before it")
+            raise refused("program", f"{node.target} returns {theirs}, but the op of the table returns {ours}; cast the operands before it")
 
 
 class _Call:
@@ -117,7 +117,7 @@ class _Call:
         if op in _LIKE:
             return self.made_like()
         if op not in self.table:
-            raise refused("program", f"{self.target} is no op of the table")
+            raise refused("program", f"{self.target} is not an op of the table")
         if op == "rrelu" and self.given["training"] is False:
             # In evaluation the slope is not random.
             slope = (self.given["lower"] + self.given["upper"]) / 2
@@ -159,7 +159,7 @@ class _Call:
         if self.op in ("select", "select_scatter") and use.called == "index":
             return value + self.whole() if value < 0 else value
         if any(isinstance(one, torch.fx.Node) for one in (value if isinstance(value, list | tuple) else [value])):
-            raise refused("program", f"{self.target} has {use.name}={value}, a number that is computed, and programs have none")
+            raise refused("program", f"{self.target} has {use.name}={value}, a computed number, but programs take only constants")
         if (self.op, use.name) in _FILLING or (self.op in _ADDING and not self.node.meta["val"].dtype.is_floating_point):
             value = self.element(value)
         return value_of(use, value, self.parameters)
@@ -172,13 +172,13 @@ class _Call:
         of = self.node.meta["val"]
         dtype = of.dtype
         if isinstance(value, torch.fx.Node):
-            raise refused("program", f"{self.target} takes {value}, a number that is computed, and programs have none")
+            raise refused("program", f"{self.target} takes {value}, a computed number, but programs take only constants")
         try:
             # Use two elements where possible: PyTorch does not check the range of narrow types for a single
             # element.
             element = torch.full((min(max(of.numel(), 1), 2),), value, dtype=dtype)[0].item()
         except (RuntimeError, OverflowError) as error:
-            raise refused("program", f"{self.target} fills elements of {DType(dtype)} with {value}, and PyTorch says {said(error)}") from error
+            raise refused("program", f"{self.target} fills elements of {DType(dtype)} with {value}, which PyTorch rejects: {said(error)}") from error
         # A floating-point number stays as it is written; PyTorch rounds it.
         made = value if dtype.is_floating_point else element
         return int(made) if isinstance(made, bool) else made
@@ -195,11 +195,11 @@ class _Call:
         if isinstance(value, torch.Tensor) and not value.dtype.is_floating_point:
             adds = self.op in _SUMS or self.given.get("reduce") == "sum" or self.op == "index_put" and self.given.get("accumulate")
             if value.dtype is torch.bool and adds:
-                why = f"makes truth values, and {self.op} of the table would count"
+                why = f"returns truth values, but {self.op} of the table would count"
             elif self.op in _MEANS or self.given.get("reduce") == "mean":
-                why = f"rounds a mean of integers, and {self.op} of the table does not: cast to a floating-point type before it"
+                why = f"rounds a mean of integers, but {self.op} of the table does not; cast to a floating-point type before it"
         if self.op == "logit" and (self.given.get("eps") or 0) > 0.5:
-            why = f"has eps={self.given['eps']}, and above 0.5 there is nothing between eps and 1 - eps"
+            why = f"has eps={self.given['eps']}; eps must be at most 0.5, so that eps <= 1 - eps"
         if why is not None:
             raise refused("program", f"{self.target} {why}")
 
@@ -210,7 +210,7 @@ class _Call:
             if key == "layout" and value is torch.strided:
                 continue
             if self.uses[key].use is Use.REJECTED and not (key in defaults and value == defaults[key]):
-                raise refused("program", f"{self.target} has the argument {key}={value}, which {self.op} of the table has not")
+                raise refused("program", f"{self.target} has the argument {key}={value}, which {self.op} of the table does not have")
 
     def operands(self) -> list[str]:
         """Returns the names of the operands, in the element types that the op computes with."""
@@ -225,10 +225,10 @@ class _Call:
             nodes = value if isinstance(value, list | tuple) else [value]
             if absent is not None and nodes:
                 # Operands have no names: the next one would be taken for the missing one.
-                raise refused("program", f"{self.target} has {key} without {absent}, and {self.op} of the table takes them in order")
+                raise refused("program", f"{self.target} has {key} without {absent}, but {self.op} of the table takes them in order")
             for one in nodes:
                 if not isinstance(one, torch.fx.Node):
-                    raise refused("program", f"{self.target} has {key}={value}, and {self.op} of the table takes tensors")
+                    raise refused("program", f"{self.target} has {key}={value}, but {self.op} of the table takes tensors")
                 taken.append(self.mask(self.names[one]) if key == "attn_mask" else self.names[one])
         value = self.node.meta.get("val")
         casts = any(use.use is Use.CAST and self.given.get(use.name) for use in self.uses.values())
@@ -251,7 +251,7 @@ class _Call:
         if self.graph.dtype(name) == wanted:
             return name
         if not dtype.is_floating_point:
-            raise refused("program", f"{self.target} casts {self.graph.dtype(name)} to {wanted}, and programs have casts to floating-point types only")
+            raise refused("program", f"{self.target} casts {self.graph.dtype(name)} to {wanted}, but programs cast only to floating-point types")
         return self.graph.apply("cast", [name], dtype=str(wanted))[0]
 
     def like(self, name: str) -> str:

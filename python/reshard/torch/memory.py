@@ -46,7 +46,7 @@ def check_is_there(name: str, local: torch.Tensor) -> None:
 def why_no_target(tensor: torch.Tensor) -> ReshardError | None:
     """Returns the error if a tensor that has memory cannot be written."""
     if overlaps(tensor):
-        return refused("strides", "several of its elements are one in memory: give tensor.contiguous()")
+        return refused("strides", "several of its elements share memory; give tensor.contiguous()")
     if tensor.is_inference() and not torch.is_inference_mode_enabled():
         return refused("read_only", "it was made in inference mode: call this within torch.inference_mode()")
     return None

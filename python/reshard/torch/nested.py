@@ -68,13 +68,13 @@ def copied(state: Mapping[Any, Any]) -> tuple[dict[Any, Any], list[Entry]]:
 
 def _named(state: Mapping[Any, Any], copy: dict[Any, Any]) -> Iterator[Entry]:
     if not isinstance(state, Mapping):
-        raise TypeError(f"a state is a dict from names to tensors, not {type(state).__qualname__}")
+        raise TypeError(f"a state must be a dict from names to tensors, not {type(state).__qualname__}")
     paths: dict[str, tuple[str | int, ...]] = {}
     for path, entry in _walked(state, (), copy, _Visits()):
         if entry.name in paths:
             raise refused("names", f"two entries of the state have the name {entry.name}: {paths[entry.name]} and {path}")
         if len(paths) == _MOST_ENTRIES:
-            raise refused("names", f"the state has more than {_MOST_ENTRIES} entries, or lists that hold each other")
+            raise refused("names", f"the state has more than {_MOST_ENTRIES} entries, or lists that contain each other")
         paths[entry.name] = path
         yield entry
 
@@ -88,7 +88,7 @@ class _Visits:
     def one(self) -> None:
         self.count += 1
         if self.count > _MOST_COLLECTIONS:
-            raise refused("names", f"the state has more than {_MOST_COLLECTIONS} dicts and lists, or some that hold each other")
+            raise refused("names", f"the state has more than {_MOST_COLLECTIONS} dicts and lists, or some that contain each other")
 
 
 def _walked(
@@ -171,7 +171,7 @@ def holds_tensors(value: Any) -> bool:
 
 
 def _too_deep() -> ReshardError:
-    return refused("names", f"the state is nested more than {_DEEPEST} deep, or holds itself")
+    return refused("names", f"the state is nested more than {_DEEPEST} deep, or contains itself")
 
 
 def listed(names: list[str]) -> str:

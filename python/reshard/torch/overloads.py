@@ -57,19 +57,19 @@ _CALLED_OF = {
 # Arguments that change no value: the memory of tensors, the kernel that computes them, and the layout of the
 # result.
 _LEFT_OUT = {
-    "device": "a mesh says where values are",
-    "pin_memory": "a matter of the memory of a host",
-    "memory_format": "strides are no part of a program",
-    "non_blocking": "says when a copy is done, not what it makes",
+    "device": "the mesh determines the device of values",
+    "pin_memory": "concerns only the memory of the host",
+    "memory_format": "a program has no strides",
+    "non_blocking": "determines when a copy is done, not its result",
     "cudnn_enable": "chooses a kernel",
     "cudnn_enabled": "chooses a kernel",
-    "implicit": "is set by compilers, and read by none",
-    "assume_unique": "a promise that a kernel may use",
+    "implicit": "is set by compilers, and ignored",
+    "assume_unique": "a hint for kernels",
 }
 _LEFT_OUT_OF = {
     ("embedding", "sparse"): "the layout of the gradient",
     ("gather", "sparse_grad"): "the layout of the gradient",
-    ("topk", "sorted"): "any order is right without it, so that of values is",
+    ("topk", "sorted"): "without it any order is valid, so the sorted one is",
     ("copy", "self"): "all of its elements are overwritten",
     ("fill", "self"): "all of its elements are overwritten",
     ("zero", "self"): "all of its elements are overwritten",
@@ -103,7 +103,7 @@ def op_of(overload: OpOverload) -> str:
     if namespace not in NAMESPACES and (packet.startswith("_") or packet in OpTable.standard()):
         raise refused(
             "program",
-            f"{overload} is an op of {namespace}, and programs have those of {' and '.join(NAMESPACES)}: write it by PyTorch's own ops, "
+            f"{overload} is an op of {namespace}, but programs have only ops of {' and '.join(NAMESPACES)}; write it with PyTorch's ops, "
             f"give it a decomposition, or give it a name that no op of the table has",
         )
     return _OPS.get(packet, packet)

@@ -23,16 +23,16 @@ from reshard.torch.specs import placement, sharding
 
 # The reasons why a redistribution is left to PyTorch, each with its text in a report.
 FALLBACKS = {
-    "into terms": "R or S becomes P: PyTorch divides or pads, we keep one copy: the same value in other terms",
-    "terms": "P(a) becomes P(b), or dims have terms of different ops: PyTorch's errors stand",
-    "placement": "a subclass of a placement, masked terms or a bitwise op: it has a state, or there is no notation",
-    "dtype": "elements that have no such arithmetic here, or no type",
-    "symbolic": "a shape that is symbolic: plans have sizes",
+    "into terms": "R or S becomes P: PyTorch divides or pads, plans use one copy; the global tensor is the same",
+    "terms": "P(a) becomes P(b), or dims have partial values of different ops: PyTorch raises its errors",
+    "placement": "a subclass of a placement, masked partial values or a bitwise op: it has a state, or there is no notation",
+    "dtype": "the elements have no such arithmetic here, or no type",
+    "symbolic": "a symbolic shape: plans need sizes",
     "local tensor": "LocalTensor: calls differ by rank",
     "one rank": "compile_on_one_rank: the graph is every rank's, and a plan's calls are one rank's",
-    "groups": "no group holds the members of the plan's calls, and none is made",
-    "meshes": "two device meshes: PyTorch's error stands; reshard.torch.redistribute moves between them",
-    "outside": "this rank is not in the device mesh and has nothing to move",
+    "groups": "no group contains the members of the plan's calls, and none is made",
+    "meshes": "two device meshes: PyTorch raises its error; use reshard.torch.redistribute between them",
+    "outside": "this rank is not in the device mesh and has no data",
 }
 
 
@@ -91,7 +91,7 @@ class Report:
             rows.append((str(line.calls), str(line.received_bytes) if line.fallback is None else "", name, how))
         widths = [max(len(row[i]) for row in rows) for i in range(4)]
         made = [f"{a:>{widths[0]}}  {b:>{widths[1]}}  {c:<{widths[2]}}  {d}".rstrip() for a, b, c, d in rows]
-        made.append(f"{self.plans} by plans, {counted(self.collectives, 'call')}, {self.received_bytes} B received; PyTorch's own way: {sum(self.fallbacks.values())}")
+        made.append(f"{self.plans} by plans, {counted(self.collectives, 'call')}, {self.received_bytes} B received; by PyTorch: {sum(self.fallbacks.values())}")
         return "\n".join(made)
 
 
@@ -225,7 +225,7 @@ def why_not(current: DTensorSpec, target: DTensorSpec) -> tuple[str, str] | None
             return "placement", str(error)
     terms = [{one.reduce_op for one in of.placements if type(one) is Partial} for of in (current, target)]
     if any(len(ops) > 1 for ops in terms):
-        return "terms", "dims have terms of different ops"
+        return "terms", "dims have partial values of different ops"
     for before, after in zip(current.placements, target.placements, strict=True):
         if type(after) is Partial and before != after:
             if type(before) is Partial:

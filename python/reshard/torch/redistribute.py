@@ -32,7 +32,7 @@ def redistribute(
     Errors: `ReshardError` for a redistribution that cannot be planned.
     """
     if not isinstance(x, DTensor):
-        raise TypeError(f"a DTensor is redistributed, not {type(x).__name__}")
+        raise TypeError(f"expected a DTensor, found {type(x).__name__}")
     made = _Redistribute.apply(x, target(x, device_mesh, placements), planner or default_planner())
     return made
 
@@ -43,7 +43,7 @@ def target(x: DTensor, device_mesh: DeviceMesh | None, placements: Sequence[Plac
     if placements is None:
         placements = x.placements if onto == x.device_mesh else [Replicate()] * onto.ndim
     if len(placements) != onto.ndim:
-        raise refused("placement_count", f"the device mesh has {counted(onto.ndim, 'dim')}, and {counted(len(placements), 'placement')} for it: give one for each dim")
+        raise refused("placement_count", f"the device mesh has {counted(onto.ndim, 'dim')}, but got {counted(len(placements), 'placement')}; give one for each dim")
     wanted = tuple(_normal(one, x.ndim) for one in placements)
     return placed(DTensorSpec(onto, wanted), wanted, x)
 
@@ -52,7 +52,7 @@ def _normal(one: Placement, ndim: int) -> Placement:
     """Returns the placement with a nonnegative dim."""
     if isinstance(one, Shard | _StridedShard):
         if not -ndim <= one.dim < ndim:
-            raise refused("placement", f"{one} is of a tensor of more than {counted(ndim, 'dim')}")
+            raise refused("placement", f"{one} is outside a tensor of {counted(ndim, 'dim')}")
         if one.dim < 0:
             return Shard(one.dim + ndim) if isinstance(one, Shard) else _StridedShard(one.dim + ndim, split_factor=one.split_factor)
     return one
@@ -85,7 +85,7 @@ class _Redistribute(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: DTensor, after: DTensorSpec, planner: Planner) -> DTensor:
         ctx.before, ctx.planner = x._spec, planner
-        check_is_there("the part of this rank", x._local_tensor)
+        check_is_there("the shard of this rank", x._local_tensor)
         return DTensor(moved(x._local_tensor, x._spec, after, planner), after, requires_grad=x.requires_grad)
 
     @staticmethod

@@ -106,7 +106,7 @@ class Runner:
         value = self.program[name]
         whole = _tensor_of(name, whole)
         if tuple(whole.shape) != value.shape:
-            raise refused("shape", f"{name} is {list(value.shape)} in the program, and {list(whole.shape)} is given")
+            raise refused("shape", f"{name} is {list(value.shape)} in the program, but {list(whole.shape)} is given")
         return cut(value.sharding, whole, self.rank)
 
     def __call__(self, inputs: Mapping[str, torch.Tensor | DTensor] | None = None) -> dict[str, torch.Tensor]:
@@ -150,22 +150,22 @@ class Runner:
         assert self.schedule is not None
         for name in inputs:
             if name not in self.program.inputs:
-                raise refused("program", f"{name} is given, and the program has the inputs {', '.join(self.program.inputs)}")
+                raise refused("program", f"the program has no input {name}; it has the inputs {', '.join(self.program.inputs)}")
         for local in self.schedule.buffers:
             if not local.is_input:
                 continue
             given = inputs.get(local.name)
             if given is None:
                 if not self._has_run:
-                    raise refused("program", f"{local.name} is not given, and no step has been before this one")
+                    raise refused("program", f"the input {local.name} is missing; the first step needs all inputs")
                 if not local.is_live_out and f"{local.name}'" not in self.program:
-                    raise refused("program", f"{local.name} is not given, and nothing of it is left by the step before")
+                    raise refused("program", f"the input {local.name} is missing; the previous step left no value of it")
                 continue
             if isinstance(given, DTensor):
                 has, wanted = sharding(given), self.program[local.name].sharding
                 if (str(has), has.shape, has.mesh.shape, has.mesh.ranks) != (str(wanted), wanted.shape, wanted.mesh.shape, wanted.mesh.ranks):
                     raise refused(
-                        "sharding", f"{local.name} is {wanted} on {wanted.mesh} in the program, and {has} on {has.mesh} is given: redistribute it before"
+                        "sharding", f"{local.name} is {wanted} on {wanted.mesh} in the program, but {has} on {has.mesh} is given; redistribute it first"
                     )
                 given = given._local_tensor
             here = self._tensors[local.name]
@@ -173,13 +173,13 @@ class Runner:
             if given.shape != here.shape or given.dtype != here.dtype:
                 raise refused(
                     "dtype" if given.shape == here.shape else "shape",
-                    f"{local.name} is {here.dtype}{list(here.shape)} on rank {self.rank}, and {given.dtype}{list(given.shape)} is given: "
-                    f"Runner.shard cuts it from a whole",
+                    f"{local.name} is {here.dtype}{list(here.shape)} on rank {self.rank}, but {given.dtype}{list(given.shape)} is given; "
+                    f"Runner.shard returns the shard of a whole tensor",
                 )
             here.copy_(given)
 
     def _call(self, step: Instruction, kernel: Callable[[Sequence[torch.Tensor]], tuple[torch.Tensor, ...]]) -> Callable[[], None]:
-        takes, makes = ([(name, self._tensors[name]) for name in names] for names in (step.takes, step.makes))
+        takes, makes = ([(name, self._tensors[name]) for name in names] for names in (step.inputs, step.outputs))
         text = str(step.call)
 
         def call() -> None:
@@ -188,18 +188,18 @@ class Runner:
             try:
                 made = kernel([tensor for _, tensor in takes])
                 if len(made) != len(makes):
-                    raise refused("calls", f"{text} makes {counted(len(makes), 'tensor')}, and its function made {len(made)}")
+                    raise refused("calls", f"{text} has {counted(len(makes), 'output')}, but its function returned {counted(len(made), 'tensor')}")
                 for (name, place), tensor in zip(makes, made, strict=True):
                     _check_made(text, tensor, place)
                     if tensor.shape != place.shape:
                         raise refused(
-                            "shape", f"{text} makes {name} of shape {list(place.shape)} on rank {self.rank}, and its function made {list(tensor.shape)}"
+                            "shape", f"the output {name} of {text} has the shape {list(place.shape)} on rank {self.rank}, but its function returned {list(tensor.shape)}"
                         )
                     place.copy_(tensor)
             except Exception as error:
                 self._failed = error
                 return
-            self.trace.append(RankEvent(text, tuple((n, tuple(t.shape)) for n, t in takes), tuple((n, tuple(t.shape)) for n, t in zip(step.makes, made, strict=True))))
+            self.trace.append(RankEvent(text, tuple((n, tuple(t.shape)) for n, t in takes), tuple((n, tuple(t.shape)) for n, t in zip(step.outputs, made, strict=True))))
 
         return call
 
@@ -207,12 +207,12 @@ class Runner:
         self, step: Instruction, groups: Groups, exact: Mapping[Plan, list[tuple[int, ...]]], pending: dict[tuple[str, ...], list[Moving]]
     ) -> Callable[[], None]:
         ready: list[tuple[str, Executor, Groups]] = []
-        for taken, plan in zip(step.takes, step.plans, strict=True):
+        for taken, plan in zip(step.inputs, step.plans, strict=True):
             chosen = groups.only(exact[plan])
             dtype = torch_dtype(plan.dtype.name)
             ready.append((taken, Executor(plan, self.rank, chosen, dtype), chosen))
             self.received_bytes += ready[-1][1].received_bytes
-        names = tuple(step.makes)
+        names = tuple(step.outputs)
 
         def post() -> None:
             moving = []
@@ -229,7 +229,7 @@ class Runner:
         return post
 
     def _wait(self, step: Instruction, pending: dict[tuple[str, ...], list[Moving]]) -> Callable[[], None]:
-        names = tuple(step.makes)
+        names = tuple(step.outputs)
 
         def wait() -> None:
             moving = pending.pop(names)
@@ -244,7 +244,7 @@ class Runner:
                         raise lost(error, f"{call.kind} of {moved.name}", moved.executor.members(call), call.step) from error
                 received += moved.executor.received_bytes
             shapes = [() if (t := self._tensors.get(name)) is None else tuple(t.shape) for name in names]
-            self.trace.append(RankEvent("exchange", tuple((taken, ()) for taken in step.takes), tuple(zip(names, shapes, strict=True)), received))
+            self.trace.append(RankEvent("exchange", tuple((taken, ()) for taken in step.inputs), tuple(zip(names, shapes, strict=True)), received))
 
         return wait
 
@@ -319,7 +319,7 @@ def cut(of: Sharding, whole: torch.Tensor, rank: int) -> torch.Tensor:
     """Returns a rank's shard of a whole tensor; for partial values, a decomposition of the whole."""
     whole = _tensor_of("the whole", whole)
     if tuple(whole.shape) != of.shape:
-        raise refused("shape", f"the sharding is of {list(of.shape)}, and {list(whole.shape)} is given")
+        raise refused("shape", f"the sharding is for {list(of.shape)}, but {list(whole.shape)} is given")
     if rank not in of.mesh:
         return whole.new_empty(0)
     if "P" in str(of):
@@ -333,7 +333,7 @@ def cut(of: Sharding, whole: torch.Tensor, rank: int) -> torch.Tensor:
 def _tensor_of(name: str, given: Any) -> torch.Tensor:
     """Returns a tensor whose memory is its value; rejects other objects, and tensors without memory."""
     if not isinstance(given, torch.Tensor):
-        raise TypeError(f"{name} is a torch.Tensor, not {type(given).__qualname__}")
+        raise TypeError(f"{name} must be a torch.Tensor, not {type(given).__qualname__}")
     made = resolved(settled(given))
     if (why := why_not_plain(made)) is not None:
         raise refused(why.kind, f"{name} cannot be read: {why}")
@@ -343,13 +343,13 @@ def _tensor_of(name: str, given: Any) -> torch.Tensor:
 def _check_made(call: str, given: Any, place: torch.Tensor) -> None:
     """Rejects a function's result that is not a tensor, has no memory, or is complex for a real output."""
     if not isinstance(given, torch.Tensor) or isinstance(given, DTensor):
-        raise TypeError(f"the function of {call} makes a torch.Tensor, not {type(given).__qualname__}")
+        raise TypeError(f"the function of {call} must return a torch.Tensor, not {type(given).__qualname__}")
     if type(given).__torch_dispatch__ is torch.Tensor.__torch_dispatch__:
-        _tensor_of(f"what the function of {call} made", given)
+        _tensor_of(f"the result of the function of {call}", given)
     else:
-        check_is_there(f"what the function of {call} made", given)
+        check_is_there(f"the result of the function of {call}", given)
     if given.is_complex() and not place.is_complex():
-        raise refused("dtype", f"the function of {call} made {given.dtype}, and {place.dtype} would lose a part of its numbers")
+        raise refused("dtype", f"the function of {call} returned {given.dtype}, which {place.dtype} cannot represent")
 
 
 def _exact(plan: Plan) -> list[tuple[int, ...]]:

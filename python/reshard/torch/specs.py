@@ -47,7 +47,7 @@ def placement(of: Placement) -> str:
         return f"SS({of.dim},{of._split_factor_int()})"
     if type(of) is Partial and of.reduce_op in REDUCE_OPS:
         return f"P({REDUCE_OPS[of.reduce_op]})"
-    raise NotRepresentable(f"{of} is a placement of PyTorch's that has no notation here")
+    raise NotRepresentable(f"the PyTorch placement {of} has no notation here")
 
 
 def placements(of: Any) -> str:
@@ -70,7 +70,7 @@ def sharding(of: DTensor | DTensorSpec) -> Sharding:
         raise ReshardError("the spec has no tensor_meta, so the shape of the tensor is not known")
     shape = tuple(described.tensor_meta.shape)
     if not all(type(extent) is int for extent in shape):
-        raise ReshardError(f"the shape {shape} is symbolic, and shardings have sizes")
+        raise ReshardError(f"the shape {shape} is symbolic, but shardings need sizes")
     text = placements(described.placements)
     over = mesh(described.mesh)
     if any(type(one) is _StridedShard for one in described.placements):
@@ -99,19 +99,19 @@ def spec(of: Sharding, device_mesh: DeviceMesh, meta: TensorMeta | None = None, 
     """
     over = mesh(device_mesh)
     if (over.shape, over.ranks) != (of.mesh.shape, of.mesh.ranks):
-        raise ReshardError(f"the sharding is on the mesh {of.mesh}, and the device mesh is {over}: both need the same ranks, axis by axis")
+        raise ReshardError(f"the sharding is on the mesh {of.mesh}, but the device mesh is {over}; both need the same ranks, axis by axis")
     if meta is None:
         meta = TensorMeta(torch.Size(of.shape), contiguous_strides(of.shape), dtype or torch.get_default_dtype())
     elif tuple(meta.shape) != of.shape:
-        raise ReshardError(f"the sharding is of shape {list(of.shape)}, and the meta is of {list(meta.shape)}")
+        raise ReshardError(f"the sharding is for the shape {list(of.shape)}, but the meta has {list(meta.shape)}")
     text, _, order = str(of).partition(" order=")
     try:
         made = tuple(_of_notation(word) for word in _words(text))
     except ValueError:
-        raise NotRepresentable(f"{of} has no placements of PyTorch's") from None
+        raise NotRepresentable(f"{of} has no PyTorch placements") from None
     strided = any(type(one) is _StridedShard for one in made)
     if strided and order:
-        raise NotRepresentable(f"{of} has no placements of PyTorch's: strided shards in an order of axes")
+        raise NotRepresentable(f"{of} has no PyTorch placements: strided shards in an order of axes")
     if not order:
         return DTensorSpec(device_mesh, made, tensor_meta=meta, use_strided_shard_as_shard_order=False)
     axes = [of.mesh.axis(name) for name in order.strip("{}").split(",")]

@@ -59,7 +59,7 @@ def redistribute_state(
         made, found = copied(state)
         tensors = [entry for entry in found if isinstance(entry.value, DTensor)]
         if max_bytes < 1:
-            raise refused("max_bytes", f"max_bytes is {max_bytes}, and a bucket holds at least a byte")
+            raise refused("max_bytes", f"max_bytes must be at least 1, not {max_bytes}")
         chosen = planner or default_planner()
         for entry in tensors:
             if (one := _ready(entry, placements, device_mesh, chosen)) is not None:
@@ -106,7 +106,7 @@ def _ready(entry: Entry, placements: Wanted, device_mesh: DeviceMesh | None, pla
         if before == after:
             return None
         local = resolved(tensor._local_tensor.detach())
-        check_is_there("its part on this rank", local)
+        check_is_there("its shard on this rank", local)
         groups = groups_of(before.mesh) if before.mesh == after.mesh else groups_of(before.mesh, after.mesh)
         takes_part = any(one.mesh._is_current_rank_part_of_mesh() for one in (before, after))
         of = executor(before, after, local.dtype, planner, id(dist.group.WORLD)) if takes_part else None

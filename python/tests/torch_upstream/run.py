@@ -173,7 +173,7 @@ def main() -> None:
     for name, said in more.items():
         print(f"NOT BY COUNTS ALONE: {name}\n    {said}")
     unexpected = [name for name in differences if name not in expected]
-    print(f"{alike} pass both ways, {len(differences)} differ, {len(unexpected)} of them unexpected; {len(better)} pass only under planned()")
+    print(f"{alike} pass in both runs, {len(differences)} differ, {len(unexpected)} of them unexpected; {len(better)} pass only under planned()")
     if unexpected or stale or more or len(expected) > MOST:
         sys.exit(f"run: {len(unexpected)} differences are not expected, {len(stale)} are no more, {len(more)} are of more than counts, and of {len(expected)} at most {MOST} may be")
 

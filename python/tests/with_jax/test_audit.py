@@ -153,7 +153,7 @@ def test_a_sum_of_which_each_takes_a_part_is_a_reduce_scatter() -> None:
     assert line.received_bytes == summed(4 * 32 * 64, TP) and line.bound_bytes == 4 * 32 * 64 * 3 // 4
     assert line.source == (__file__, line_of("whole sum"))
     assert line.plan is not None and [step.op for step in line.plan.steps] == ["reduce_scatter"]
-    assert "takes 0.25 of what comes" in found.findings[0]
+    assert "uses 0.25 of the received data" in found.findings[0]
 
 
 def test_a_gather_of_which_each_takes_a_part_is_an_all_to_all() -> None:
@@ -186,12 +186,12 @@ def test_a_doubled_reduction_is_found() -> None:
         return lax.psum(jnp.tanh(y), ("dp", "tp"))  # doubled
 
     found = audit(per_rank(doubled, (P("dp", "tp"), P("tp", None)), P()), given((64, 32), "dp", "tp"), given((32, 64), "tp", None))
-    assert found.findings == ("doubled reduction: of 8 ranks over dp,tp each 4 give the same term, so the sum is 4 times it",)
+    assert found.findings == ("doubled reduction: of 8 ranks over dp,tp each 4 give the same partial value, so the sum is 4 times it",)
     assert [line.bound_bytes for line in found.lines] == [summed(4 * 32 * 64, TP), summed(4 * 32 * 64, DP)]
     half = per_rank(lambda x, w: lax.psum(lax.psum(x @ w, "tp"), "tp"), (P("dp", "tp"), P("tp", None)), P("dp"))
     found = audit(half, given((64, 32), "dp", "tp"), given((32, 64), "tp", None))
     assert [line.bound_bytes for line in found.lines] == [summed(4 * 32 * 64, TP), 0]
-    assert found.findings == ("doubled reduction: all 4 ranks over tp give the same term, so the sum is 4 times it",)
+    assert found.findings == ("doubled reduction: all 4 ranks over tp give the same partial value, so the sum is 4 times it",)
 
 
 def test_what_was_narrow_is_gathered_narrow() -> None:
@@ -237,7 +237,7 @@ def test_what_no_turn_changes_is_moved_before_the_loop() -> None:
     # XLA for the CPU hoists such a gather by itself: this text is from before that pass.
     (line,) = audit_text(LOOP, reshard.Mesh("tp=4")).lines
     assert (line.over, line.times, line.received_bytes, line.bound_bytes) == ("tp", 7, 7 * 4 * 64 * 3 // 4, 4 * 64 * 3 // 4)
-    assert line.findings == ("moved in each of 7 turns, and it is the same in all: move it before the loop",)
+    assert line.findings == ("the same in each of 7 iterations: run it once before the loop",)
     changes = LOOP.replace("all-gather(%w)", "all-gather(%part)").replace(
         "  %whole", "  %i0 = s32[] constant(0)\n  %part = f32[2,8] dynamic-slice(%x, %i, %i0), dynamic_slice_sizes={2,8}\n  %whole"
     )
@@ -303,5 +303,5 @@ def test_groups_over_devices_in_another_order() -> None:
 
 
 def test_what_is_no_module_is_refused() -> None:
-    with pytest.raises(reshard.ReshardError, match="no text of a compiled module"):
+    with pytest.raises(reshard.ReshardError, match="not the text of a compiled module"):
         Module("hello")

@@ -102,4 +102,4 @@ def test_what_xla_moves_for_the_same_pairs_is_no_less() -> None:
         plan = BYTES.plan(rj.sharding(x), rj.sharding(NamedSharding(mesh, after), SHAPE), "f32")
         assert theirs >= plan.received_bytes, (before, after)
         more += theirs
-    print(f"XLA's own way: {more:,} B")
+    print(f"XLA without plans: {more:,} B")

@@ -51,10 +51,10 @@ def one_refuses(rank: int, folder: str) -> None:
     bad: list[tuple[Callable[[], Any], str, str]] = [
         (lambda: {"w": freed(good()), "b": good(2)}, "storage", "w cannot be"),
         (lambda: {"w": meta, "b": good(2)}, "device", "w cannot be"),
-        (lambda: {"w": good(), "b": good(2), "step": 3}, "object", "no tensors in the state: step"),
+        (lambda: {"w": good(), "b": good(2), "step": 3}, "object", "not tensors in the state: step"),
         (lambda: {}, "no_tensor", "no tensor"),
         (lambda: held, "names", "nested more than"),
-        (lambda: [1], "raised", "TypeError: a state is a dict"),
+        (lambda: [1], "raised", "TypeError: a state must be a dict"),
     ]
     for at, (make, kind, text) in enumerate(bad):
         for which in ({at % 4}, {1, 3}):
@@ -63,7 +63,7 @@ def one_refuses(rank: int, folder: str) -> None:
             for call in calls[: 2 if at < 3 else 1]:
                 state = make() if rank in which else {"w": good(), "b": good(2)}
                 if kind == "raised" and rank == min(which):
-                    with pytest.raises(TypeError, match="a state is a dict"):
+                    with pytest.raises(TypeError, match="a state must be a dict"):
                         call(state)
                 else:
                     refusal(lambda state=state, call=call: call(state), kind, f"rank {min(which)}: ", text)
@@ -105,10 +105,10 @@ def one_refuses(rank: int, folder: str) -> None:
     assert not zeros.to_local().any()
 
     two = {"w": good(), "b": good(2)}
-    refusal(lambda: redistribute_state({"w": freed(good())} if rank == 3 else {"w": good()}, [R, R]), "storage", "rank 3: w: its part")
-    refusal(lambda: redistribute_state({"w": meta} if rank == 3 else {"w": good()}, [R, R]), "device", "rank 3: w: its part")
-    refusal(lambda: redistribute_state(two, [R, R] if rank else [R]), "placement_count", "rank 0: w: the device mesh has 2 dims, and 1 placement for it")
-    refusal(lambda: redistribute_state(two, [R, R], max_bytes=rank - 2), "max_bytes", "rank 0: max_bytes is -2")
+    refusal(lambda: redistribute_state({"w": freed(good())} if rank == 3 else {"w": good()}, [R, R]), "storage", "rank 3: w: its shard")
+    refusal(lambda: redistribute_state({"w": meta} if rank == 3 else {"w": good()}, [R, R]), "device", "rank 3: w: its shard")
+    refusal(lambda: redistribute_state(two, [R, R] if rank else [R]), "placement_count", "rank 0: w: the device mesh has 2 dims, but got 1 placement")
+    refusal(lambda: redistribute_state(two, [R, R], max_bytes=rank - 2), "max_bytes", "rank 0: max_bytes must be at least 1, not -2")
     with pytest.raises(KeyError if rank == 2 else ReshardError, match="w"):
         redistribute_state(two, raises if rank == 2 else [R, R])
     short = DTensor.from_local(torch.zeros(3, 4), mesh, [Shard(0), R], run_check=False, shape=torch.Size((8, 4)), stride=(4, 1))

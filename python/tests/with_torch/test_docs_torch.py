@@ -41,4 +41,4 @@ def test_examples_run_and_print_what_is_said(eight: Ranks) -> None:
     if os.environ.get("RESHARD_WRITE"):
         PAGE.write_text(made)
         page = made
-    assert made == page, "docs/torch.md says what is not so: RESHARD_WRITE=1 writes it"
+    assert made == page, "docs/torch.md is out of date; RESHARD_WRITE=1 updates it"

@@ -43,7 +43,7 @@ def test_a_rank_that_has_gone_is_named_on_all_others(how: str) -> None:
             ranks.run(one_goes, how, seconds=90)
         for rank in (0, 1, 3):
             text, named, seconds = ranks.answers[rank][1]
-            assert named == 2 and "rank 2 has gone, or raised before" in text, text
+            assert named == 2 and "rank 2 has failed, or raised an error before" in text, text
             assert "all_to_all" in text and seconds < 6 * TIMEOUT
     finally:
         ranks.close()
@@ -108,7 +108,7 @@ def test_whatever_is_called_a_rank_that_has_gone_is_named(what: str, how: str) -
             ranks.run(one_goes_before, what, how, seconds=90)
         for rank in (0, 1, 3):
             text, kind, named, seconds = ranks.answers[rank][1]
-            assert (kind, named) == ("lost", 2) and "rank 2 has gone, or raised before" in text, text
+            assert (kind, named) == ("lost", 2) and "rank 2 has failed, or raised an error before" in text, text
             assert CALLS[what][1] in text and seconds < 3 * TIMEOUT, (text, seconds)
     finally:
         ranks.close()

@@ -107,14 +107,14 @@ def test_states_that_hold_themselves_are_refused() -> None:
     for _ in range(60):
         doubled = [doubled, doubled]
     for state in (held, {"a": lists}, {"a": doubled}):
-        with pytest.raises(ReshardError, match="hold") as error:
+        with pytest.raises(ReshardError, match="contain") as error:
             list(entries(state))
         assert error.value.kind == "names"
     shared: dict[str, Any] = {}
     for _ in range(60):
         shared = {"a": shared, "b": shared}
     for call in (lambda: list(entries(shared)), lambda: redistribute_state(shared, [])):
-        refusal(call, "names", "hold each other")
+        refusal(call, "names", "contain each other")
     without: list[Any] = [1]
     for _ in range(60):
         without = [without, without]
@@ -172,14 +172,14 @@ def test_all_that_is_missing_is_listed_and_nothing_is_filled(tmp_path: pathlib.P
     zeros = state_of(lambda _, whole: torch.zeros_like(whole))
     unchanged(zeros | {"more": {str(i): torch.zeros(1) for i in range(13)}}, "no_such_tensor", "13 tensors: more.0, more.1", "more.9 and 3 more")
     unchanged(zeros | {"one": [torch.zeros(1)]}, "no_such_tensor", "has no tensor one.0")
-    unchanged(zeros | {"model": {"w": torch.zeros(4, 8)}}, "shape", "model.w is [4, 8], and [8, 4]")
-    unchanged(zeros | {"model": {"w": torch.zeros(8, 4, dtype=torch.float64)}}, "dtype", "model.w is torch.float64, and f32")
+    unchanged(zeros | {"model": {"w": torch.zeros(4, 8)}}, "shape", "model.w is [4, 8], but [8, 4]")
+    unchanged(zeros | {"model": {"w": torch.zeros(8, 4, dtype=torch.float64)}}, "dtype", "model.w is torch.float64, but f32")
     unchanged(zeros | {"model": {"w": torch.zeros(8, 4, device="meta")}}, "device", "model.w cannot be filled", "meta")
     unchanged(zeros | {"model": {"w": torch.zeros(8, 1).expand(8, 4)}}, "strides", "model.w cannot be filled")
     unchanged(zeros | {"step": 3, "betas": (torch.zeros(1), 2)}, "object", "step, betas", "only_tensors=True")
     unchanged(zeros | {"step": 3, "betas": (torch.zeros(1), 2)}, "object", "would be lost: betas;", only_tensors=True)
-    unchanged(zeros | {"model": {"w": torch.zeros(16).as_strided((8, 4), (1, 1))}}, "strides", "model.w cannot be filled", "one in memory")
-    unchanged(zeros | {"model": {"w": torch.zeros(64).as_strided((8, 4), (3, 5))}}, "strides", "model.w cannot be filled", "one in memory")
+    unchanged(zeros | {"model": {"w": torch.zeros(16).as_strided((8, 4), (1, 1))}}, "strides", "model.w cannot be filled", "share memory")
+    unchanged(zeros | {"model": {"w": torch.zeros(64).as_strided((8, 4), (3, 5))}}, "strides", "model.w cannot be filled", "share memory")
     unchanged({"step": 3}, "no_tensor", "no tensor to fill", only_tensors=True)
     unchanged({"model": {}}, "no_tensor", "no tensor to fill")
     unchanged({}, "no_tensor", "no tensor to fill")
@@ -312,14 +312,14 @@ def on_ranks(rank: int, folder: str) -> None:
 
     # All ranks raise the same, and none of them waits.
     partial = {"model": {"w": dtensor(whole_of((8, 4)), [Partial(), R], mesh)}}
-    refusal(lambda: load(path, partial), "partial", "model.w is in terms")
-    refusal(lambda: save(path, state_of(split)), "output", "there already")
+    refusal(lambda: load(path, partial), "partial", "model.w has partial values")
+    refusal(lambda: save(path, state_of(split)), "output", "already exists")
     refusal(lambda: save(f"{folder}/no.txt", state_of(split)), "usage")
     refusal(lambda: save(f"{folder}/x.safetensors", state_of(split) | {"step": 7}), "object", "step")
     freed = dtensor(whole_of((8, 4)), [Shard(0), R], mesh)
     freed._local_tensor.untyped_storage().resize_(0)
     refusal(lambda: save(f"{folder}/x.safetensors", {"a": {"w": freed}, "b": split("", whole_of((8,)))}), "storage", "a.w cannot be read")
-    refusal(lambda: redistribute_state({"a": {"w": freed}}, [R, R]), "storage", "a.w: its part on this rank")
+    refusal(lambda: redistribute_state({"a": {"w": freed}}, [R, R]), "storage", "a.w: its shard on this rank")
     for call in (
         lambda: reshard.save(f"{folder}/x.safetensors", {"w": split("", whole_of((8, 4)))}),
         lambda: reshard.Sharding("x=2", (8, 4), "R").shard_all(split("", whole_of((8, 4)))),

@@ -433,7 +433,7 @@ def undone(rank: int) -> None:
     # A function of other arguments is not replaced.
     _redistribute.redistribute_local_tensor = lambda tensor, spec: tensor  # type: ignore[assignment]
     try:
-        with pytest.raises(RuntimeError, match="nothing was switched over"):
+        with pytest.raises(RuntimeError, match="nothing was replaced"):
             planned().enable()
     finally:
         _redistribute.redistribute_local_tensor = OWN

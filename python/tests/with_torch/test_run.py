@@ -153,7 +153,7 @@ def test_what_a_rank_does_is_what_the_typed_program_says(four: Ranks, name: str,
     program = reshard.program(text)
     for rank, (_, did, received) in enumerate(four.run(ran, text, chosen)):
         events = program.trace(rank) if options in ("as written", "1f1b") else program.compile(rank, **chosen).trace()
-        calls = [(e.call, [(n, tuple(s)) for n, _, s in e.takes], [(n, tuple(s)) for n, _, s in e.makes]) for e in events if e.kind == "call"]
+        calls = [(e.call, [(n, tuple(s)) for n, _, s in e.inputs], [(n, tuple(s)) for n, _, s in e.outputs]) for e in events if e.kind == "call"]
         mine = [(one.what, list(one.takes), list(one.makes)) for one in did if one.what != "exchange"]
         if options == "1f1b":
             calls, mine = sorted(calls), sorted(mine)
@@ -161,7 +161,7 @@ def test_what_a_rank_does_is_what_the_typed_program_says(four: Ranks, name: str,
         brought: dict[str, int] = {}
         for event in events:
             if event.kind != "call":
-                key = ", ".join(made for made, _, _ in event.makes)
+                key = ", ".join(made for made, _, _ in event.outputs)
                 brought[key] = brought.get(key, 0) + event.received_bytes
         ours = {", ".join(made for made, _ in one.makes): one.received_bytes for one in did if one.what == "exchange"}
         if options != "buckets":
@@ -216,13 +216,13 @@ def by_dtensors(rank: int) -> None:
     given = torch.distributed.tensor.distribute_tensor(whole, mesh, [Shard(0), Replicate()], src_data_rank=None)
     runner = Runner(program, groups=Groups(mesh))
     torch.testing.assert_close(runner({"x": given})["y"], given.to_local().exp())
-    with pytest.raises(ReshardError, match="redistribute it before"):
+    with pytest.raises(ReshardError, match="redistribute it first"):
         runner({"x": given.redistribute(placements=[Replicate(), Replicate()])})
     with pytest.raises(ReshardError, match=r"x is torch.float32\[4, 4\] on rank"):
         runner({"x": whole})
-    with pytest.raises(ReshardError, match="x is not given"):
+    with pytest.raises(ReshardError, match="the input x is missing"):
         Runner(program)({})
-    with pytest.raises(ReshardError, match="z is given, and the program has the inputs x"):
+    with pytest.raises(ReshardError, match="the program has no input z; it has the inputs x"):
         runner({"x": given, "z": whole})
 
 
@@ -233,7 +233,7 @@ def test_inputs_are_dtensors_or_shards(four: Ranks) -> None:
 def own_functions(rank: int) -> None:
     """A custom function replaces PyTorch's or adds a missing one; otherwise the error names op and remedy."""
     program = reshard.program("mesh dp=4\nx: f64[8,4] S(0)\ny = erf(x)\nz = exp(y)\n")
-    with pytest.raises(ReshardError, match=r"no function of PyTorch's here for erf: give one as kernels=\{'erf'"):
+    with pytest.raises(ReshardError, match=r"no PyTorch function for erf; give one as kernels=\{'erf'"):
         Runner(program)
     called = []
 
@@ -300,7 +300,7 @@ def test_a_rank_that_disagrees_is_named_to_the_others(four: Ranks) -> None:
     for rank, seen in enumerate(four.run(one_disagrees)):
         assert seen[0] == ("rank 1 has another program, or other options, than the 3 others: nothing ran", 1)
         if rank != 1:
-            assert seen[1][1] == 1 and "rank 1 cannot run the program: ReshardError: there is no function of PyTorch's here for erf" in seen[1][0]
+            assert seen[1][1] == 1 and "rank 1 cannot run the program: ReshardError: there is no PyTorch function for erf" in seen[1][0]
 
 
 ARGUMENTS: list[dict[str, Any]] = [

@@ -94,8 +94,8 @@ def refusals(rank: int) -> None:
     refused(NotRepresentable, "bor", lambda: sharding(DTensorSpec(over, (Partial("bor"),), tensor_meta=meta((8,)))))
     refused(ReshardError, "no tensor_meta", lambda: sharding(DTensorSpec(over, (R,))))
     refused(ReshardError, "both need the same ranks", lambda: spec(Sharding("x=4", (8,), "S(0)"), over))
-    refused(NotRepresentable, "no placements of PyTorch", lambda: spec(Sharding("x=8", (16,), "Z(0)"), over))
-    refused(ReshardError, "of shape", lambda: spec(Sharding("x=8", (16,), "S(0)"), over, meta((8,))))
+    refused(NotRepresentable, "no PyTorch placements", lambda: spec(Sharding("x=8", (16,), "Z(0)"), over))
+    refused(ReshardError, "for the shape", lambda: spec(Sharding("x=8", (16,), "S(0)"), over, meta((8,))))
 
 
 def test_refusals(eight: Ranks) -> None:

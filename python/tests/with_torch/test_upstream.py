@@ -102,11 +102,11 @@ def test_differences_are_those_of_the_list(tmp_path: pathlib.Path) -> None:
     assert "1 differences are not expected, 1 are no more, 1 are of more than counts" in said
     status, said = run(tmp_path, DIFFER)
     assert status == 0, said
-    assert "1 pass both ways, 6 differ, 0 of them unexpected; 0 pass only under planned()" in said
+    assert "1 pass in both runs, 6 differ, 0 of them unexpected; 0 pass only under planned()" in said
     status, said = run(tmp_path, {**DIFFER, "differences": differences | {started: "there too"}, "chance": {more: "as it falls"}})
     assert status == 0, said
     assert f"by chance: {more}: passed, and under planned() AssertionError: 1 != 2" in said
-    assert "1 pass both ways, 5 differ, 0 of them unexpected; 0 pass only under planned()" in said
+    assert "1 pass in both runs, 5 differ, 0 of them unexpected; 0 pass only under planned()" in said
 
 
 def test_folders_without_tests_are_refused(tmp_path: pathlib.Path) -> None:
