@@ -15,6 +15,7 @@ use crate::{Error, Layout};
 /// assert_eq!(error.code(), "bad_extent");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ErrorKind {
     /// The text is not in the notation, or an expression calls a function with arguments it does not take.
     Parse,
@@ -34,7 +35,7 @@ pub enum ErrorKind {
     Inadmissible,
     /// The operation has an answer that was not found within the stated budget.
     Undecided,
-    /// Nesting is deeper than [`MAX_DEPTH`](crate::MAX_DEPTH).
+    /// Nesting is deeper than 64 levels.
     TooDeep,
     /// Something is larger than a stated limit.
     TooLarge,
@@ -44,6 +45,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Returns the kind in `snake_case`, as the command line prints it.
+    #[doc(hidden)]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Parse => "parse",
@@ -69,6 +71,7 @@ impl fmt::Display for ErrorKind {
 }
 
 /// An operation of the algebra, as errors name it.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Evaluating a layout at an index or a coordinate.
@@ -108,6 +111,7 @@ impl fmt::Display for Operation {
 }
 
 /// The objects whose number exceeds a limit.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Counted {
     /// Leaves of a tuple.
@@ -129,6 +133,7 @@ impl fmt::Display for Counted {
 }
 
 /// The quantity that did not fit in 64 bits.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Quantity {
     /// The product of the extents.
