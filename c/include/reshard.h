@@ -142,6 +142,11 @@ typedef struct reshard_mesh reshard_mesh;
 typedef struct reshard_messages reshard_messages;
 
 /*
+ The cheapest shardings of the inputs and outputs of an op.
+ */
+typedef struct reshard_op_sharding reshard_op_sharding;
+
+/*
  The steps from one sharding to another.
  */
 typedef struct reshard_plan reshard_plan;
@@ -538,40 +543,6 @@ typedef struct reshard_step {
 } reshard_step;
 
 /*
- The options of a planner; zero or null selects the default.
- */
-typedef struct reshard_options {
-  /*
-   The `sizeof` of this struct, set by the caller.
-   */
-  size_t size;
-  /*
-   The network, such as `h100`, or its text.
-   */
-  const char *topology;
-  /*
-   `time`, `bytes` or `peak`.
-   */
-  const char *objective;
-  /*
-   The limit of the bytes that any rank holds at one time; 0 for none.
-   */
-  uint64_t max_peak_bytes;
-  /*
-   The limit of the search, in units of work; 0 for the default.
-   */
-  uint64_t budget;
-  /*
-   1 to do all reductions in one fixed order, else 0.
-   */
-  uint8_t deterministic;
-  /*
-   1 if a framework does the reductions, which supports more element types than the library; else 0.
-   */
-  uint8_t framework_arithmetic;
-} reshard_options;
-
-/*
  A range of consecutive indices.
  */
 typedef struct reshard_interval {
@@ -672,14 +643,6 @@ size_t reshard_last_error(char *buffer, size_t size);
  The kind of the last error of this thread, such as `parse`, written like `reshard_last_error`.
  */
 size_t reshard_last_error_kind(char *buffer, size_t size);
-
-/*
- The strategy of least cost for an op on a mesh, and the redistributions that it needs.
-
- Request and answer are JSON, as in a line of `reshard propagate --batch`, such as
- `{"mesh":"dp=2,tp=4","op":"mm","shapes":"64,32;32,16","in":"S(0),R;R,S(1)"}`.
- */
-reshard_status reshard_propagate_json(const char *request, char *buffer, size_t size, size_t *length);
 
 /*
  The tensors of a file or a folder, in any supported format; opening reads headers only.
@@ -935,14 +898,63 @@ reshard_status reshard_plan_ranks(const struct reshard_plan *plan, size_t *value
 reshard_status reshard_plan_transposed(const struct reshard_plan *plan, struct reshard_plan **out);
 
 /*
- Makes a planner; `options` may be null, for the default one.
+ Makes a planner from its settings, such as `topology=h100 objective=bytes`; null is the default one.
+
+ Settings are `name=value`, separated by spaces: `topology` (`uniform`, `h100`, or the text of a network),
+ `objective` (`time`, `bytes` or `peak`), `max_peak_bytes` (the limit of the bytes on any rank), `groups`
+ (the only groups to use, separated by `|`), `deterministic` (`true` for reductions in rank order),
+ `arithmetic` (`kernels`, or `framework` for types that only the framework reduces) and `search_budget`
+ (units of work, or `none`).
  */
-reshard_status reshard_planner_new(const struct reshard_options *options, struct reshard_planner **out);
+reshard_status reshard_planner_new(const char *settings, struct reshard_planner **out);
 
 /*
  Frees a planner; its plans stay valid. Null is ignored.
  */
 reshard_status reshard_planner_free(struct reshard_planner *planner);
+
+/*
+ Propagates shardings through an op, at the least cost of the redistributions that it needs.
+
+ `op` is a call such as `mm` or `softmax(dim=1)`, or a rule such as `mk,kn->mn`. `inputs` are the
+ shardings of its `count` inputs, on one mesh, of elements of type `dtype`. `planner` may be null, for the
+ default one.
+ */
+reshard_status reshard_propagate(const char *op,
+                                 const struct reshard_sharding *const *inputs,
+                                 size_t count,
+                                 const char *dtype,
+                                 const struct reshard_planner *planner,
+                                 struct reshard_op_sharding **out);
+
+/*
+ Frees the shardings of an op; null is ignored.
+ */
+reshard_status reshard_op_sharding_free(struct reshard_op_sharding *op_sharding);
+
+/*
+ The modelled time of all redistributions, in microseconds.
+ */
+reshard_status reshard_op_sharding_cost_us(const struct reshard_op_sharding *op_sharding, double *out);
+
+/*
+ The sharding of an input after its redistribution, which is that given where none is needed.
+ */
+reshard_status reshard_op_sharding_input(const struct reshard_op_sharding *op_sharding,
+                                         size_t index,
+                                         struct reshard_sharding **out);
+
+/*
+ The number of outputs.
+ */
+reshard_status reshard_op_sharding_outputs(const struct reshard_op_sharding *op_sharding, size_t *out);
+
+/*
+ The sharding of an output.
+ */
+reshard_status reshard_op_sharding_output(const struct reshard_op_sharding *op_sharding,
+                                          size_t index,
+                                          struct reshard_sharding **out);
 
 /*
  Parses the sharding of a tensor of `dims` sizes.

@@ -4,8 +4,7 @@ use std::io::{self, Write};
 
 use reshard_draw::{Scene, composed, layout as drawn_layout};
 use reshard_layout::expression::{Value, evaluate};
-use reshard_layout::properties::Answer;
-use reshard_layout::{Error, ErrorCode};
+use reshard_layout::{Answer, Error, ErrorCode};
 use serde_json::{Value as Json, json};
 
 use super::Status;

@@ -327,6 +327,7 @@ pub fn sharding(sharding: &Sharding, limits: Limits) -> Scene {
 /// assert_eq!(held(&sharding, Limits::USUAL), [(0, "3: 0..3".to_owned()), (1, "3: 3..6".to_owned())]);
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
+#[doc(hidden)]
 pub fn held(sharding: &Sharding, limits: Limits) -> Vec<(usize, String)> {
     let ranks = sharding.mesh().ranks().take(limits.rows.min(MOST_RANKS));
     ranks

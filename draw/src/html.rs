@@ -9,6 +9,7 @@ use crate::markup::Markup;
 use crate::scene::Scene;
 
 /// The most bytes that a notebook is given for one value.
+#[doc(hidden)]
 pub const NOTEBOOK_BYTES: usize = 64 << 10;
 
 const STYLE: &str = include_str!("html/page.css");
@@ -17,10 +18,11 @@ const SCRIPT: &str = include_str!("html/page.js");
 /// A page: sections of pictures.
 ///
 /// ```
-/// use reshard_draw::{Page, Scene, Section};
-/// let page = Page::new("a < b").with(Section::new("One", vec![Scene::new("nothing", "There is nothing to see.")]));
+/// use reshard_draw::{Page, Section};
+/// let page = Page::new("a < b").with(Section::new("One", vec![reshard_draw::layout(&"4:1".parse()?)?]));
 /// let html = page.html();
 /// assert!(html.starts_with("<!DOCTYPE html>") && html.contains("<h1>a &lt; b</h1>"));
+/// # Ok::<(), reshard_layout::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
@@ -175,17 +177,17 @@ impl Page {
     }
 }
 
-/// Returns the picture of a value for a notebook, without scripts and in at most [`NOTEBOOK_BYTES`].
+/// Returns the picture of a value for a notebook, without scripts and in at most 64 KiB.
 ///
 /// It is the largest picture that the limits allow, or the text of the value if even the smallest is too
 /// large.
 ///
 /// ```
-/// use reshard_draw::{NOTEBOOK_BYTES, notebook};
+/// use reshard_draw::notebook;
 /// use reshard_sharding::Mesh;
 /// let mesh: Mesh = "x=1048576".parse()?;
 /// let html = notebook(|limits| reshard_draw::mesh(&mesh, limits));
-/// assert!(html.starts_with("<div") && html.len() <= NOTEBOOK_BYTES);
+/// assert!(html.starts_with("<div") && html.len() <= 64 << 10);
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
 pub fn notebook(draw: impl Fn(Limits) -> Scene) -> String {

@@ -9,7 +9,7 @@ use crate::limits::{Limits, Shown, counted, shown};
 use crate::scene::{Cell, Grid, Group, Head, Paint, Part, Scene, Style};
 
 /// The greatest number of cells that are drawn without leaving any out.
-pub const MAX_CELLS: i64 = 1 << 16;
+pub(crate) const MAX_CELLS: i64 = 1 << 16;
 
 /// Draws a layout: a cell with the offset for every coordinate.
 ///
@@ -37,7 +37,7 @@ pub const MAX_CELLS: i64 = 1 << 16;
 ///
 /// # Errors
 ///
-/// `too_large` beyond [`MAX_CELLS`].
+/// `too_large` beyond 65,536 cells.
 pub fn layout(layout: &Layout) -> Result<Scene, Error> {
     whole(layout)?;
     layout_within(layout, Limits { side: MAX_CELLS as usize, ..Limits::USUAL })
@@ -51,6 +51,7 @@ pub fn layout(layout: &Layout) -> Result<Scene, Error> {
 /// assert_eq!(scene.notes, ["mode 0: 999976 of 1000000 rows left out"]);
 /// # Ok::<(), reshard_layout::Error>(())
 /// ```
+#[doc(hidden)]
 pub fn layout_within(layout: &Layout, limits: Limits) -> Result<Scene, Error> {
     let about =
         format!("A table of the offsets of the layout {layout}, mode 0 down and mode 1 to the right.");
@@ -64,16 +65,14 @@ pub fn layout_within(layout: &Layout, limits: Limits) -> Result<Scene, Error> {
 /// accesses of a column of one colour are serialized by one bank.
 ///
 /// ```
-/// use reshard_layout::expression::{Value, evaluate};
-/// let value = evaluate("composed(Sw<2,0,2>, 0, (4,4):(4,1))")?;
-/// let scene = reshard_draw::composed(value.as_composed().expect("a layout"))?;
+/// let scene = reshard_draw::composed(&"Sw<2,0,2> o 0 o (4,4):(4,1)".parse()?)?;
 /// assert!(scene.text(false).contains("1 |  5 |  4 |  7 |  6 |"));
 /// # Ok::<(), reshard_layout::Error>(())
 /// ```
 ///
 /// # Errors
 ///
-/// `too_large` beyond [`MAX_CELLS`].
+/// `too_large` beyond 65,536 cells.
 pub fn composed(composed: &ComposedLayout) -> Result<Scene, Error> {
     whole(composed.inner())?;
     let about = format!(
@@ -99,7 +98,7 @@ const BANKS: i64 = 32;
 ///
 /// # Errors
 ///
-/// `too_large` beyond [`MAX_CELLS`]; `inadmissible` for other than two modes or dims.
+/// `too_large` beyond 65,536 cells; `inadmissible` for other than two modes or dims.
 pub fn thread_values(layout: &Layout, tile: &[i64; 2]) -> Result<Scene, Error> {
     whole(layout)?;
     let [rows, columns] = *tile;

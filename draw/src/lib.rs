@@ -42,7 +42,7 @@ mod timeline;
 
 pub use holders::{held, sharding};
 pub use html::{NOTEBOOK_BYTES, Page, Section, notebook};
-pub use layout::{MAX_CELLS, composed, layout, layout_within, thread_values};
+pub use layout::{composed, layout, layout_within, thread_values};
 pub use limits::Limits;
 pub use local::{local_notation, measured};
 pub use mesh::{MeshLook, mesh, mesh_with};

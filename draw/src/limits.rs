@@ -4,7 +4,11 @@
 ///
 /// ```
 /// use reshard_draw::Limits;
-/// assert!(Limits::USUAL.side > Limits::USUAL.smaller().side);
+/// use reshard_sharding::Mesh;
+/// let mesh: Mesh = "x=64".parse()?;
+/// let small = reshard_draw::mesh(&mesh, Limits { side: 8, ..Limits::USUAL });
+/// assert!(!small.notes.is_empty());
+/// # Ok::<(), reshard_sharding::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -23,6 +27,7 @@ impl Limits {
     pub const USUAL: Self = Self { side: 24, ranks: 32, rows: 200, bars: 4000 };
 
     /// Returns about half of each limit, at least one.
+    #[doc(hidden)]
     #[must_use]
     pub fn smaller(self) -> Self {
         let half = |n: usize| (n / 2).max(1);

@@ -13,6 +13,7 @@ use crate::scene::{Cell, Direction, Grid, Group, Head, Paint, Part, Scene, Style
 const MOST_GROUPS: usize = 1 << 16;
 
 /// The annotations on the ranks of a mesh.
+#[doc(hidden)]
 #[derive(Clone, Debug, Default)]
 pub struct MeshLook {
     /// Groups of ranks, which have a letter and a colour each.
@@ -58,6 +59,7 @@ pub fn mesh(mesh: &Mesh, limits: Limits) -> Scene {
 /// assert!(text.contains("dp=0  0 A  1 B\n  dp=1  2 A  3 B\n"), "{text}");
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
+#[doc(hidden)]
 pub fn mesh_with(mesh: &Mesh, look: &MeshLook, limits: Limits) -> Scene {
     let title = format!("mesh {}", titled(mesh));
     let names: Vec<&str> = mesh.axes().iter().map(|axis| axis.name().as_str()).collect();

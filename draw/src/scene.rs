@@ -6,11 +6,10 @@
 /// Equal scenes are equal pictures.
 ///
 /// ```
-/// use reshard_draw::{Cell, Grid, Part, Scene};
-/// let grid = Grid::of_rows(vec![vec![Cell::plain("a"), Cell::plain("b")]]);
-/// let scene = Scene::new("two letters", "The letters a and b.").with(Part::Grid(grid));
-/// assert_eq!(scene.text(false), "two letters\n  a b\n");
+/// let scene = reshard_draw::layout(&"(2,2):(1,2)".parse()?)?;
+/// assert!(scene.text(false).starts_with("(2,2):(1,2)\n"));
 /// assert!(scene.svg().starts_with("<svg "));
+/// # Ok::<(), reshard_layout::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scene {
@@ -25,6 +24,7 @@ pub struct Scene {
 }
 
 /// A part of a scene.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Part {
     /// A line of text.
@@ -40,6 +40,7 @@ pub enum Part {
 }
 
 /// Related parts.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
     /// The title of the group; may be empty.
@@ -53,6 +54,7 @@ pub struct Group {
 }
 
 /// The position of the next part of a group.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// To the right.
@@ -62,6 +64,7 @@ pub enum Direction {
 }
 
 /// Cells in rows and columns, with labels.
+#[doc(hidden)]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Grid {
     /// The style of its lines.
@@ -75,6 +78,7 @@ pub struct Grid {
 }
 
 /// The style of a grid.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
     /// Adjacent cells, with gaps between the levels and lines where an axis splits.
@@ -87,6 +91,7 @@ pub enum Style {
 }
 
 /// The head of a row or a column.
+#[doc(hidden)]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// The label of the row or column; may be empty.
@@ -100,6 +105,7 @@ pub struct Head {
 }
 
 /// A cell of a grid.
+#[doc(hidden)]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
     /// The text of the cell.
@@ -113,6 +119,7 @@ pub struct Cell {
 }
 
 /// The colours of a cell or a bar. Colour never carries information that is not also in words.
+#[doc(hidden)]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Paint {
     /// No colour.
@@ -127,6 +134,7 @@ pub enum Paint {
 }
 
 /// Boxes of before and after, and arrows between them.
+#[doc(hidden)]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Flow {
     /// The senders.
@@ -138,6 +146,7 @@ pub struct Flow {
 }
 
 /// Arrows from each of some boxes to each of others, except from a box to itself.
+#[doc(hidden)]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bundle {
     /// The numbers of boxes on the left.
@@ -149,6 +158,7 @@ pub struct Bundle {
 }
 
 /// Bars along one scale, a line of them each.
+#[doc(hidden)]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lanes {
     /// The unit, such as `us` or `bytes`.
@@ -164,6 +174,7 @@ pub struct Lanes {
 }
 
 /// A line of bars.
+#[doc(hidden)]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lane {
     /// The label before the bars.
@@ -179,6 +190,7 @@ pub struct Lane {
 }
 
 /// A bar.
+#[doc(hidden)]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bar {
     /// The start of the bar.
@@ -195,11 +207,13 @@ pub struct Bar {
 
 impl Scene {
     /// Returns a scene without parts.
+    #[doc(hidden)]
     pub fn new(title: impl Into<String>, about: impl Into<String>) -> Self {
         Self { title: title.into(), about: about.into(), parts: Vec::new(), notes: Vec::new() }
     }
 
     /// Returns the same with one more part below.
+    #[doc(hidden)]
     #[must_use]
     pub fn with(mut self, part: Part) -> Self {
         self.parts.push(part);
@@ -207,6 +221,7 @@ impl Scene {
     }
 
     /// Returns the same with one more note.
+    #[doc(hidden)]
     #[must_use]
     pub fn noted(mut self, note: impl Into<String>) -> Self {
         let note = note.into();
@@ -280,6 +295,7 @@ impl Cell {
 
 impl Scene {
     /// Joins several scenes into one, each under its title.
+    #[doc(hidden)]
     pub fn joined(title: impl Into<String>, scenes: Vec<Scene>) -> Self {
         let mut whole = Self::new(title, "");
         for scene in scenes {

@@ -73,11 +73,13 @@ impl PreparedCombine {
     }
 
     /// Returns the operation.
+    #[doc(hidden)]
     pub fn op(&self) -> CombineOp {
         self.op
     }
 
     /// Returns the bytes of the target that one run updates.
+    #[doc(hidden)]
     pub fn bytes(&self) -> usize {
         self.elements.bytes
     }

@@ -1,14 +1,14 @@
-//! Copies between two layouts, and fills, in one call.
+//! Copies between two layouts, in one call.
 
-use reshard_layout::{Layout, Mode};
+use reshard_layout::Layout;
 
 use crate::prepared::{byte_range, check_range};
 use crate::{CopySide, Error, LoopNest, PreparedCopy};
 
 /// Copies `src[src_layout(i)]` to `dst[dst_layout(i)]` for every `i`, in elements of `item_bytes` bytes.
 ///
-/// Strides of the source may be zero (broadcast) or, with [`copy_at`], negative. Bytes of `dst` that are not in the
-/// image of its layout stay as they are.
+/// Strides of the source may be zero (broadcast). Bytes of `dst` that are not in the image of its layout stay as they
+/// are.
 ///
 /// ```
 /// use reshard_kernels::copy;
@@ -19,7 +19,7 @@ use crate::{CopySide, Error, LoopNest, PreparedCopy};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Ensures: as [`reference::copy`](crate::reference::copy).
+/// Ensures: as `reference::copy`.
 /// Errors: [`Error::SizeMismatch`], [`Error::Overlap`] (the target's layout is not injective), [`Error::OutOfBounds`],
 /// [`Error::ZeroItem`], [`Error::Overflow`]; then nothing was written.
 pub fn copy(
@@ -43,6 +43,7 @@ pub fn copy(
 /// ```
 ///
 /// Errors: as [`copy`].
+#[doc(hidden)]
 pub fn copy_at(
     dst: &mut [u8],
     dst_offset: i64,
@@ -81,28 +82,4 @@ pub fn copy_at(
         dst[to..to + item_bytes].copy_from_slice(&src[from..from + item_bytes]);
     }
     Ok(dst_layout.size() as usize * item_bytes)
-}
-
-/// Fills a whole buffer with copies of one element.
-///
-/// ```
-/// use reshard_kernels::{CombineOp, DType, fill};
-/// let mut sums = [0; 8];
-/// fill(&mut sums, &DType::F32.identity(CombineOp::Sum)?)?;
-/// assert_eq!(sums, *[-0.0f32; 2].map(f32::to_ne_bytes).as_flattened());
-/// # Ok::<(), reshard_kernels::Error>(())
-/// ```
-///
-/// Errors: [`Error::ZeroItem`]; [`Error::OutOfBounds`] if the buffer is not a multiple of the element.
-pub fn fill(dst: &mut [u8], item: &[u8]) -> Result<(), Error> {
-    if item.is_empty() {
-        return Err(Error::ZeroItem);
-    }
-    if !dst.len().is_multiple_of(item.len()) {
-        let end = dst.len().next_multiple_of(item.len()) as i64;
-        return Err(Error::OutOfBounds { side: CopySide::Target, first: 0, end, length: Some(dst.len()) });
-    }
-    let nest = LoopNest::new(0, 0, [Mode::new((dst.len() / item.len()) as i64, (0, 1))]);
-    PreparedCopy::new(&nest, item.len())?.run(dst, item)?;
-    Ok(())
 }

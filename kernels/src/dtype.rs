@@ -13,13 +13,10 @@ use crate::{CombineOp, Error};
 /// also have arithmetic. Displays in lower case (`f32`, `bf16`, `f8_e4m3`); upper case parses too.
 ///
 /// ```
-/// use reshard_kernels::{CombineOp, DType};
+/// use reshard_kernels::DType;
 /// let dtype: DType = "BF16".parse()?; // also bfloat16 and torch.bfloat16
 /// assert_eq!((dtype, dtype.to_string()), (DType::BF16, "bf16".to_string()));
 /// assert_eq!(dtype.element_bytes()?, 2);
-/// dtype.check_combine(CombineOp::Sum)?;
-/// assert_eq!(DType::Bool.check_combine(CombineOp::Max).unwrap_err().to_string(), "max is not defined for bool");
-/// assert_eq!(DType::I32.check_average().unwrap_err().to_string(), "avg is not defined for i32");
 /// # Ok::<(), reshard_kernels::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -83,6 +80,7 @@ impl DType {
     /// use reshard_kernels::DType;
     /// assert_eq!((DType::BF16.framework_name(), DType::F8_E4M3.framework_name()), ("bfloat16", "float8_e4m3fn"));
     /// ```
+    #[doc(hidden)]
     pub fn framework_name(self) -> &'static str {
         match self {
             DType::Bool => "bool",
@@ -231,8 +229,16 @@ impl DType {
 
     /// Succeeds if elements can be combined with `op`.
     ///
+    /// ```
+    /// use reshard_kernels::{CombineOp, DType};
+    /// DType::BF16.check_combine(CombineOp::Sum)?;
+    /// assert_eq!(DType::Bool.check_combine(CombineOp::Max).unwrap_err().to_string(), "max is not defined for bool");
+    /// # Ok::<(), reshard_kernels::Error>(())
+    /// ```
+    ///
     /// Errors: [`Error::NoArithmetic`] for bool, the 8-bit and smaller floats, and complex numbers; for
     /// norms, also integers.
+    #[doc(hidden)]
     #[inline]
     pub fn check_combine(self, op: CombineOp) -> Result<(), Error> {
         if self.arithmetic() == Arithmetic::None || (op.is_of_floats() && !self.is_real()) {
@@ -243,7 +249,13 @@ impl DType {
 
     /// Succeeds if elements can be averaged, that is summed and divided.
     ///
+    /// ```
+    /// use reshard_kernels::DType;
+    /// assert_eq!(DType::I32.check_average().unwrap_err().to_string(), "avg is not defined for i32");
+    /// ```
+    ///
     /// Errors: [`Error::NoArithmetic`] unless the dtype is f64, f32, f16 or bf16: an integer mean would have to round.
+    #[doc(hidden)]
     #[inline]
     pub fn check_average(self) -> Result<(), Error> {
         if self.is_real() { Ok(()) } else { Err(self.no_arithmetic(&"avg")) }
@@ -302,7 +314,7 @@ const ALIASES: [(&str, DType); 10] = [
 /// Module prefixes that a name may have, as in `torch.float32`.
 const MODULES: [&str; 6] = ["torch", "numpy", "np", "ml_dtypes", "jax.numpy", "jnp"];
 
-/// Parses [`DType::name`], [`DType::framework_name`] and PyTorch's older names (`half`, `double`).
+/// Parses [`DType::name`], the names of NumPy (`bfloat16`) and PyTorch's older names (`half`, `double`).
 ///
 /// A module prefix is optional.
 impl FromStr for DType {

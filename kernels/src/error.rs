@@ -17,6 +17,7 @@ pub enum CopySide {
 
 impl CopySide {
     /// This side's part of a (source, target) pair.
+    #[doc(hidden)]
     #[inline]
     pub fn of<T>(self, (source, target): (T, T)) -> T {
         match self {

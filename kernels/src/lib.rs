@@ -2,7 +2,7 @@
 //! [`random::fill`], which writes random numbers that do not depend on the sharding of a tensor.
 //!
 //! A redistribution consists of the first two between the buffers of two ranks. Both take any pair of layouts
-//! of equal size, and both are defined by five lines of [`reference`](mod@reference):
+//! of equal size, and both are defined by five lines of `reference`:
 //!
 //! ```text
 //! copy:     for i in 0..size { dst[dst_layout(i)] = src[src_layout(i)] }
@@ -56,10 +56,11 @@ mod prepared;
     reason = "bodies of loops that are to be vectorised; floats that are equal in every bit"
 )]
 pub mod random;
+#[doc(hidden)]
 pub mod reference;
 
 pub use combine::{PreparedCombine, PreparedDivide, combine};
-pub use copy::{copy, copy_at, fill};
+pub use copy::{copy, copy_at};
 pub use dtype::DType;
 pub use error::{CopySide, Error};
 pub use nest::LoopNest;

@@ -30,6 +30,7 @@ impl CombineOp {
     pub const ALL: [CombineOp; 4] = [CombineOp::Sum, CombineOp::Prod, CombineOp::Min, CombineOp::Max];
 
     /// One norm for each algorithm.
+    #[doc(hidden)]
     pub const NORMS: [CombineOp; 4] = [
         CombineOp::Norm(Exponent::ONE),
         CombineOp::Norm(Exponent::TWO),
@@ -38,6 +39,7 @@ impl CombineOp {
     ];
 
     /// Returns `true` if only floats have the operation: a norm of integers would have to round.
+    #[doc(hidden)]
     #[inline]
     pub const fn is_of_floats(self) -> bool {
         match self {

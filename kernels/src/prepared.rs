@@ -66,7 +66,7 @@ pub(crate) enum Body {
 impl PreparedCopy {
     /// Prepares the copy of a nest's pairs of elements of `item_bytes` bytes.
     ///
-    /// Ensures: as [`reference::copy_nest`](crate::reference::copy_nest).
+    /// Ensures: as `reference::copy_nest`.
     /// Errors: [`Error::ZeroItem`]; [`Error::Overlap`] if a target element is written twice; [`Error::OutOfBounds`] if
     /// an offset is negative; [`Error::Overflow`].
     pub fn new(nest: &LoopNest, item_bytes: usize) -> Result<PreparedCopy, Error> {
@@ -112,16 +112,19 @@ impl PreparedCopy {
     }
 
     /// Returns the bytes that one run writes.
+    #[doc(hidden)]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Returns the range of source bytes that contains all reads; empty for an empty copy.
+    #[doc(hidden)]
     pub fn source_range(&self) -> Range<usize> {
         self.source.clone()
     }
 
     /// Returns the range of target bytes that contains all writes; empty for an empty copy.
+    #[doc(hidden)]
     pub fn target_range(&self) -> Range<usize> {
         self.target.clone()
     }

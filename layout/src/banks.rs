@@ -37,6 +37,7 @@ use crate::Swizzle;
 /// assert_eq!(Banks::SHARED.conflicts(swizzled.into_iter().map(|element| element * 2), 16), 1);
 /// # Ok::<(), reshard_layout::Error>(())
 /// ```
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Banks {
     count: u32,

@@ -32,6 +32,7 @@ impl Exponent {
     /// The Euclidean norm.
     pub const TWO: Exponent = Exponent(NonZeroU16::new(2000).unwrap());
     /// The cube root of the sum of cubes.
+    #[doc(hidden)]
     pub const THREE: Exponent = Exponent(NonZeroU16::new(3000).unwrap());
     /// The greatest magnitude.
     pub const INFINITY: Exponent = Exponent(INFINITE);

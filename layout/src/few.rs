@@ -33,12 +33,14 @@ impl<T, const N: usize> InlineVec<T, N> {
     }
 
     /// Returns an empty list with space for `capacity` values.
+    #[doc(hidden)]
     #[inline]
     pub fn with_capacity(capacity: usize) -> InlineVec<T, N> {
         InlineVec(SmallVec::with_capacity(capacity))
     }
 
     /// Takes the value at the end out, if there is one.
+    #[doc(hidden)]
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         self.0.pop()
@@ -49,6 +51,7 @@ impl<T, const N: usize> InlineVec<T, N> {
     /// # Panics
     ///
     /// If `index` is past the end.
+    #[doc(hidden)]
     #[inline]
     pub fn insert(&mut self, index: usize, value: T) {
         self.0.insert(index, value);
@@ -59,6 +62,7 @@ impl<T, const N: usize> InlineVec<T, N> {
     /// # Panics
     ///
     /// If there is none.
+    #[doc(hidden)]
     #[inline]
     pub fn remove(&mut self, index: usize) -> T {
         self.0.remove(index)
@@ -78,6 +82,7 @@ impl<T, const N: usize> InlineVec<T, N> {
 
 impl<T: Clone, const N: usize> InlineVec<T, N> {
     /// Returns a list of `n` equal values.
+    #[doc(hidden)]
     #[inline]
     pub fn from_elem(value: T, n: usize) -> InlineVec<T, N> {
         InlineVec(SmallVec::from_elem(value, n))
@@ -92,6 +97,7 @@ impl<T: Copy, const N: usize> InlineVec<T, N> {
     }
 
     /// Puts copies of these values at the end.
+    #[doc(hidden)]
     #[inline]
     pub fn extend_from_slice(&mut self, slice: &[T]) {
         self.0.extend_from_slice(slice);
@@ -195,6 +201,7 @@ impl<'a, T, const N: usize> IntoIterator for &'a mut InlineVec<T, N> {
 }
 
 /// The values of an [`InlineVec`], as an iterator.
+#[doc(hidden)]
 #[derive(Debug)]
 pub struct Values<T, const N: usize>(smallvec::IntoIter<[T; N]>);
 

@@ -8,8 +8,6 @@
 /// use reshard_layout::IndexRun;
 /// let column = IndexRun { start: 2, len: 3, stride: 4 };
 /// assert_eq!(column.indices().collect::<Vec<_>>(), [2, 6, 10]);
-/// assert_eq!(column.last(), Some(10));
-/// assert_eq!(IndexRun { start: u64::MAX, len: 2, stride: 1 }.last(), None);
 /// assert_eq!(IndexRun::all(3).indices().collect::<Vec<_>>(), [0, 1, 2]);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,6 +28,13 @@ impl IndexRun {
     }
 
     /// Returns the last and greatest index; none where the run is empty or the index does not fit 64 bits.
+    ///
+    /// ```
+    /// use reshard_layout::IndexRun;
+    /// assert_eq!(IndexRun { start: 2, len: 3, stride: 4 }.last(), Some(10));
+    /// assert_eq!(IndexRun { start: u64::MAX, len: 2, stride: 1 }.last(), None);
+    /// ```
+    #[doc(hidden)]
     #[inline]
     pub fn last(self) -> Option<u64> {
         self.start.checked_add(self.len.checked_sub(1)?.checked_mul(self.stride)?)
@@ -42,6 +47,7 @@ impl IndexRun {
     }
 
     /// Returns the first `len` indices.
+    #[doc(hidden)]
     #[inline]
     #[must_use]
     pub fn take(self, len: u64) -> IndexRun {

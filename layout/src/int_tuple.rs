@@ -44,7 +44,7 @@ impl IntTuple {
     ///
     /// # Errors
     ///
-    /// `bad_extent` if there are none, `too_large` beyond [`MAX_LEAVES`].
+    /// `bad_extent` if there are none, `too_large` beyond 1024 leaves.
     pub fn flat(values: &[i64]) -> Result<Self, Error> {
         if values.is_empty() {
             return Err(Error::BadExtent { extent: 0 });
@@ -59,8 +59,8 @@ impl IntTuple {
     ///
     /// # Errors
     ///
-    /// `bad_extent` if there are none, `too_large` beyond [`MAX_LEAVES`], `too_deep` beyond
-    /// [`MAX_DEPTH`](crate::MAX_DEPTH).
+    /// `bad_extent` if there are none, `too_large` beyond 1024 leaves, `too_deep` beyond 64
+    /// levels.
     pub fn tuple(parts: &[Self]) -> Result<Self, Error> {
         if parts.is_empty() {
             return Err(Error::BadExtent { extent: 0 });

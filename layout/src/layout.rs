@@ -119,6 +119,7 @@ impl Layout {
     }
 
     /// Returns `1:0`, the function of one index to 0.
+    #[doc(hidden)]
     pub fn unit() -> Self {
         Self::unit_of()
     }
@@ -189,6 +190,7 @@ impl<S: Stride> Layout<S> {
     /// # Errors
     ///
     /// `bad_extent`, `overflow`, `too_large`; requires ascending ends up to the number of modes.
+    #[doc(hidden)]
     pub fn nested(modes: &[Mode<S>], ends: &[usize]) -> Result<Self, Error> {
         let mut layout = Self::blank();
         let (flat, nests) = layout.parts_mut();
@@ -291,6 +293,7 @@ impl<S: Stride> Layout<S> {
     }
 
     /// Returns `true` if the layout is a single leaf without parentheses.
+    #[doc(hidden)]
     pub fn is_scalar(&self) -> bool {
         self.profile.is_scalar()
     }
@@ -335,6 +338,7 @@ impl<S: Stride> Layout<S> {
     /// assert_eq!(layout.flat_modes().map(<[_]>::len).collect::<Vec<_>>(), [1, 2]);
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn flat_modes(&self) -> impl Iterator<Item = &[Mode<S>]> + '_ {
         self.profile.modes().map(|range| &self.modes[range])
     }

@@ -23,11 +23,11 @@
 //!   of a mesh ([`AxisStride`], `2@0`), or a pair of strides: two layouts of one domain, as in a copy.
 //! * [`NamedLayout`]: a layout with the names of its axes, `(4,2):(1@tp,8)`, and [`NamedPoint`], its values.
 //! * [`algebra`]: the operations and the table of their properties. Tilers, lazy compositions, patterns.
-//! * [`properties`]: the predicates that preconditions are written in.
-//! * [`Swizzle`]: exchanging bits of an index. [`Banks`]: bank conflicts, and the swizzle that avoids them.
+//! * [`Answer`]: the answer of a predicate that preconditions are written in.
+//! * [`Swizzle`]: exchanging bits of an index.
 //! * [`Exponent`]: the exponent of a norm, which reductions name.
 //! * [`expression`]: the algebra as text.
-//! * [`theory`]: four chapters with worked numbers. [`mod@reference`]: the definitions, slow and short.
+//! * [`theory`]: four chapters with worked numbers.
 //!
 //! All arithmetic is checked 64-bit; nothing panics; layouts of up to 8 leaves need no heap.
 #![forbid(unsafe_code)]
@@ -49,7 +49,8 @@ mod named;
 mod notation;
 mod order;
 mod profile;
-pub mod properties;
+mod properties;
+#[doc(hidden)]
 pub mod reference;
 mod serde_impls;
 mod shapes;
@@ -69,5 +70,6 @@ pub use layout::Layout;
 pub use modes::{Mode, Modes, size_of};
 pub use named::{NamedLayout, NamedPoint};
 pub use profile::{MAX_DEPTH, MAX_LEAVES};
+pub use properties::Answer;
 pub use stride::{AxisStride, Point, Span, Stride};
 pub use swizzle::Swizzle;

@@ -36,6 +36,7 @@ impl<S> Mode<S> {
     }
 
     /// Returns the mode with another stride.
+    #[doc(hidden)]
     #[inline]
     #[must_use]
     pub fn map<T>(self, to: impl FnOnce(S) -> T) -> Mode<T> {
@@ -51,6 +52,7 @@ impl<S: Stride> Mode<S> {
     /// ```text
     /// s:d  =  (low, s/low) : (d, low*d)
     /// ```
+    #[doc(hidden)]
     #[inline]
     #[must_use]
     pub fn cut(self, low: i64) -> Option<(Mode<S>, Mode<S>)> {
@@ -111,24 +113,28 @@ impl<S> Modes<S> {
     }
 
     /// Inserts a mode as it is.
+    #[doc(hidden)]
     #[inline]
     pub fn insert(&mut self, at: usize, mode: Mode<S>) {
         self.0.insert(at, mode);
     }
 
     /// Takes the last mode away.
+    #[doc(hidden)]
     #[inline]
     pub fn pop(&mut self) -> Option<Mode<S>> {
         self.0.pop()
     }
 
     /// Takes all modes away.
+    #[doc(hidden)]
     #[inline]
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
     /// Keeps the modes for which `keep` holds: the function on the indices whose other coordinates are 0.
+    #[doc(hidden)]
     pub fn retain(&mut self, mut keep: impl FnMut(&Mode<S>) -> bool) {
         self.0.retain(|mode| keep(mode));
     }
@@ -142,6 +148,7 @@ impl<S: Copy> Modes<S> {
     }
 
     /// Appends modes as they are.
+    #[doc(hidden)]
     #[inline]
     pub fn extend_from_slice(&mut self, modes: &[Mode<S>]) {
         self.0.extend_from_slice(modes);
@@ -152,6 +159,7 @@ impl<S: Stride> Modes<S> {
     /// Appends a mode of extent > 1, merged into the last one beyond `start` if it continues that one.
     ///
     /// Modes before `start` belong to another group. Stays correct for extents of 1.
+    #[doc(hidden)]
     #[inline]
     pub fn push_coalesced(&mut self, start: usize, mode: Mode<S>) {
         if self.0.len() > start
@@ -184,6 +192,7 @@ impl<S: Stride> Modes<S> {
     /// ```
     ///
     /// `fixed` gives the coordinate of a mode, or `None` to leave it open.
+    #[doc(hidden)]
     pub fn slice(&self, mut fixed: impl FnMut(&Mode<S>) -> Option<i64>) -> (Self, S::Value) {
         let (mut open, mut value) = (Modes::new(), S::Value::default());
         for mode in &self.0 {
@@ -225,6 +234,7 @@ pub(crate) fn coalesce_into<S: Stride>(modes: &[Mode<S>], merged: &mut Modes<S>)
 }
 
 /// Returns the number of indices of some modes; requires that it fits.
+#[doc(hidden)]
 #[inline]
 pub fn size_of<S>(modes: &[Mode<S>]) -> i64 {
     modes.iter().map(|mode| mode.extent).product()

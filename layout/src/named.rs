@@ -338,6 +338,7 @@ impl<S: NamedStride> NamedLayout<S> {
 
 impl NamedLayout {
     /// Returns the layout of integers, if no axis occurs.
+    #[doc(hidden)]
     pub fn integers(&self) -> Option<Layout> {
         let modes = || self.layout.flat().iter().map(|mode| mode.map(AxisStride::step)).collect::<Modes>();
         self.names.is_empty().then(|| Layout::known(modes(), self.layout.profile().clone()))

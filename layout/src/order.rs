@@ -125,6 +125,7 @@ impl Layout {
     /// # Errors
     ///
     /// `out_of_domain` for a negative number, `inadmissible` for a negative stride.
+    #[doc(hidden)]
     pub fn digits(&self, number: i64) -> Result<IntTuple, Error> {
         let operation = Operation::Evaluate;
         if number < 0 {

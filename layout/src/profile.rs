@@ -5,9 +5,11 @@ use smallvec::SmallVec;
 use crate::{Counted, Error};
 
 /// The deepest nesting of a tuple, a bound that keeps every text and every operation finite.
+#[doc(hidden)]
 pub const MAX_DEPTH: usize = 64;
 
 /// The greatest number of leaves of a tuple.
+#[doc(hidden)]
 pub const MAX_LEAVES: usize = 1024;
 
 /// The parentheses around one leaf: how many open before it and close after it.

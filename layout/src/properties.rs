@@ -23,7 +23,7 @@ pub enum Answer {
     Yes,
     /// It does not.
     No,
-    /// The leaves do not decide it, and there are more values than [`ENUMERATION_BUDGET`].
+    /// The leaves do not decide it, and there are more than 2^18 values.
     Unknown,
 }
 
@@ -91,6 +91,7 @@ impl Layout {
     /// assert!("(2,3):(10,3)".parse::<Layout>()?.is_orthogonal());
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn is_orthogonal(&self) -> bool {
         is_chain(&by_stride(self.flat().iter()))
     }
@@ -100,7 +101,7 @@ impl Layout {
     /// The leaves decide, or else enumeration within the budget.
     ///
     /// ```
-    /// use reshard_layout::{Layout, properties::Answer};
+    /// use reshard_layout::{Answer, Layout};
     ///
     /// assert_eq!("(2,3):(10,3)".parse::<Layout>()?.is_injective(), Answer::Yes);
     /// assert_eq!("(4,4):(3,4)".parse::<Layout>()?.is_injective(), Answer::Yes);
@@ -163,7 +164,7 @@ impl Layout {
     /// Returns whether 0 is the only value that both layouts have.
     ///
     /// ```
-    /// use reshard_layout::{Layout, properties::Answer};
+    /// use reshard_layout::{Answer, Layout};
     ///
     /// let layout: Layout = "4:2".parse()?;
     /// assert_eq!(layout.is_disjoint(&"(2,2):(1,8)".parse()?), Answer::Yes);

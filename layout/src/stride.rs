@@ -33,12 +33,13 @@ use crate::{Error, IntTuple, Layout, Quantity};
 /// ```
 ///
 /// Implementors satisfy the module axioms: `times(1)` is the identity, `times(a).times(b) = times(a b)`, and
-/// [`goes_on`](Self::goes_on) agrees with [`times`](Self::times). Products are taken only inside the reach of
-/// a layout, which [`seal`](Self::seal) has checked; only `goes_on` goes one step further.
+/// `goes_on` agrees with [`times`](Self::times). Products are taken only inside the reach of a layout, which
+/// `seal` has checked; only `goes_on` goes one step further.
 pub trait Stride: Copy + Eq + Hash + fmt::Debug {
     /// The type of sums of strides.
     type Value: Clone + Eq + fmt::Debug + Default;
     /// Bounds on the values of a layout, which guarantee that later operations do not overflow.
+    #[doc(hidden)]
     type Reach: Copy + fmt::Debug;
     /// The stride of a broadcast mode.
     const ZERO: Self;
@@ -48,12 +49,15 @@ pub trait Stride: Copy + Eq + Hash + fmt::Debug {
     fn times(self, n: i64) -> Self;
 
     /// Returns `true` if `next` is `n` times this stride; `false` where that product does not fit.
+    #[doc(hidden)]
     fn goes_on(self, n: i64, next: Self) -> bool;
 
     /// Adds `n` times this stride to a value.
+    #[doc(hidden)]
     fn add_to(self, n: i64, value: &mut Self::Value);
 
     /// Returns the size and the reach of modes that are known to fit.
+    #[doc(hidden)]
     fn known<I: Iterator<Item = Mode<Self>> + Clone>(modes: I) -> (i64, Self::Reach);
 
     /// Returns the size and the reach of modes, or why they do not fit.
@@ -61,10 +65,12 @@ pub trait Stride: Copy + Eq + Hash + fmt::Debug {
     /// # Errors
     ///
     /// `bad_extent`, `overflow`.
+    #[doc(hidden)]
     fn seal<I: Iterator<Item = Mode<Self>> + Clone>(modes: I) -> Result<(i64, Self::Reach), Error>;
 }
 
 /// The least and the greatest value of a layout of integers.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     pub(crate) min: i64,
@@ -152,6 +158,7 @@ pub struct AxisStride {
 
 impl AxisStride {
     /// The greatest number of an axis.
+    #[doc(hidden)]
     pub const MAX_AXIS: u32 = u32::MAX - 1;
 
     /// Returns a step in the local buffer.
@@ -160,7 +167,7 @@ impl AxisStride {
         AxisStride { step, along: None }
     }
 
-    /// Returns a step along an axis; requires a number of at most [`MAX_AXIS`](Self::MAX_AXIS).
+    /// Returns a step along an axis; requires a number below `u32::MAX`.
     #[inline]
     pub const fn along(step: i64, axis: u32) -> AxisStride {
         AxisStride { step, along: if step == 0 { None } else { NonZeroU32::new(axis.saturating_add(1)) } }
@@ -185,6 +192,7 @@ impl AxisStride {
     }
 
     /// Returns another step in the same direction.
+    #[doc(hidden)]
     #[inline]
     #[must_use]
     pub fn with_step(self, step: i64) -> AxisStride {

@@ -39,7 +39,7 @@ pub struct Swizzle {
 
 impl Swizzle {
     /// `Sw<0,0,0>`, which changes nothing.
-    pub const IDENTITY: Self = Self { bits: 0, base: 0, shift: 0 };
+    pub(crate) const IDENTITY: Self = Self { bits: 0, base: 0, shift: 0 };
 
     /// The number of bits of an index.
     const WIDTH: u8 = 62;
@@ -98,6 +98,7 @@ impl Swizzle {
     }
 
     /// Returns `true` if different indices have different values: unless it clears bits.
+    #[doc(hidden)]
     pub fn is_bijective(self) -> bool {
         self.bits == 0 || self.shift != 0
     }
@@ -117,8 +118,8 @@ impl Swizzle {
     ///
     /// # Errors
     ///
-    /// `out_of_domain` if `A` has negative values, `not_representable`, `undecided` beyond
-    /// [`ENUMERATION_BUDGET`](crate::algebra::ENUMERATION_BUDGET).
+    /// `out_of_domain` if `A` has negative values, `not_representable`, `undecided` beyond 2^18
+    /// indices.
     pub fn compose(self, inner: &Layout) -> Result<Layout, Error> {
         if inner.min_value() < 0 {
             let value = inner.min_value();
@@ -138,6 +139,7 @@ impl Swizzle {
     /// assert_eq!(a.after("Sw<1,0,1>".parse()?), None);
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn after(self, first: Self) -> Option<Self> {
         // Both are linear over the bits, so the effect on every single bit determines the result.
         Self::of_bits((0..Self::WIDTH).map(|bit| {

@@ -12,8 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 use reshard_layout::algebra::{SlicePattern, Tiler};
 use reshard_layout::expression::{Function, Value, evaluate};
-use reshard_layout::properties::Answer as Known;
-use reshard_layout::{Error, IntTuple, MAX_DEPTH, MAX_LEAVES};
+use reshard_layout::{Answer as Known, Error, IntTuple, MAX_DEPTH, MAX_LEAVES};
 
 use crate::arguments::{to_python, type_name};
 use crate::composed_layout::{PyComposed, PySwizzle};

@@ -12,7 +12,7 @@
 //!
 //! A [`Job`] describes one launch, or one part of it; many jobs of copies go in one launch, a [`Batch`]. The
 //! sources in `cu/` compile with NVRTC for a device and with a C++ compiler for a CPU, where the tests
-//! compare them with [`reshard_kernels::reference`] under a sanitizer.
+//! compare them with `reshard_kernels::reference` under a sanitizer.
 //!
 //! ```
 //! use reshard_cuda::{Alignment, copies};

@@ -9,11 +9,10 @@ use crate::{DType, Error};
 /// A distribution. Displays as it is parsed: `uniform(0,1)`; standard parameters may be omitted: `normal`.
 ///
 /// ```
-/// use reshard_kernels::{DType, random::Draw};
+/// use reshard_kernels::random::Draw;
 /// let draw: Draw = "uniform(-1,1)".parse()?;
 /// assert_eq!(draw, Draw::Uniform { low: -1.0, high: 1.0 });
 /// assert_eq!("normal".parse::<Draw>()?.to_string(), "normal(0,1)");
-/// assert_eq!(draw.check(DType::I32).unwrap_err().to_string(), "cannot draw uniform(-1,1) as i32; supported dtypes: f64, f32, bf16, f16");
 /// # Ok::<(), reshard_kernels::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -97,6 +96,7 @@ pub(super) fn range_of(dtype: DType) -> Option<(i128, i128)> {
 
 impl Draw {
     /// Default parameters of `uniform`, `normal` and so on.
+    #[doc(hidden)]
     pub const STANDARD: [Draw; 8] = [
         Draw::Bits,
         Draw::Uniform { low: 0.0, high: 1.0 },
@@ -125,7 +125,7 @@ impl Draw {
     /// Succeeds if the parameters are valid for this draw, in any dtype.
     ///
     /// Errors: [`Error::Draw`] if the range is empty or a parameter is invalid.
-    pub fn check_numbers(self) -> Result<(), Error> {
+    pub(crate) fn check_numbers(self) -> Result<(), Error> {
         let finite = |numbers: &[f64]| match numbers.iter().find(|x| !x.is_finite()) {
             Some(x) => Err(self.refused(format!("{x} is not finite"))),
             None => Ok(()),
@@ -165,8 +165,16 @@ impl Draw {
 
     /// Succeeds if elements of `dtype` can be drawn.
     ///
+    /// ```
+    /// use reshard_kernels::{DType, random::Draw};
+    /// let draw: Draw = "uniform(-1,1)".parse()?;
+    /// assert_eq!(draw.check(DType::I32).unwrap_err().to_string(), "cannot draw uniform(-1,1) as i32; supported dtypes: f64, f32, bf16, f16");
+    /// # Ok::<(), reshard_kernels::Error>(())
+    /// ```
+    ///
     /// Errors: [`Error::NoDraw`] for a dtype that does not support the draw, [`Error::Draw`] if its
     /// parameters are invalid, or not representable in this dtype.
+    #[doc(hidden)]
     pub fn check(self, dtype: DType) -> Result<(), Error> {
         self.check_numbers()?;
         let range = range_of(dtype);

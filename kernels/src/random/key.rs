@@ -96,6 +96,7 @@ impl Key {
     }
 
     /// Returns the generator of the key.
+    #[doc(hidden)]
     #[inline]
     pub const fn generator(&self) -> Generator {
         match self {

@@ -22,7 +22,7 @@
 //! of another mean or deviation is `mean + std * normal`. Logarithms are one series on every machine, so
 //! these draws have the same bits everywhere, which JAX's have not.
 //!
-//! On CUDA devices `reshard_cuda::DeviceDraw` makes the same bits, from a [`Recipe`].
+//! On CUDA devices `reshard_cuda::DeviceDraw` makes the same bits, from a `Recipe`.
 //!
 //! ```
 //! use reshard_kernels::{DType, random::{Draw, IndexRun, Key, fill}};
@@ -36,7 +36,9 @@
 //! # Ok::<(), reshard_kernels::Error>(())
 //! ```
 
+#[doc(hidden)]
 pub mod coefficients;
+#[doc(hidden)]
 pub mod definition;
 mod draw;
 mod integer;
@@ -63,10 +65,10 @@ use words::Block;
 /// Writes the elements of `runs` of a tensor of this shape, in this order, as native bytes.
 ///
 /// ```text
-/// dst[i] = element(key, draw, dtype, index i of the runs)            see [`definition::element`]
+/// dst[i] = element(key, draw, dtype, index i of the runs)            see `definition::element`
 /// ```
 ///
-/// Errors, before anything is written: [`Draw::check`]'s; [`Error::TooManyElements`] if an index has more
+/// Errors, before anything is written: [`Error::NoDraw`]; [`Error::Draw`]; [`Error::TooManyElements`] if an index has more
 /// than 64 bits; [`Error::OutsideTensor`]; [`Error::WrongLength`].
 pub fn fill<R>(
     key: &Key,

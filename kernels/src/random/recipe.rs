@@ -70,6 +70,7 @@ pub(super) enum Stretch {
 /// assert_eq!((recipe.key[1], recipe.low, recipe.span), (7, -1.0, 2.0));
 /// # Ok::<(), reshard_kernels::Error>(())
 /// ```
+#[doc(hidden)]
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub struct Recipe {

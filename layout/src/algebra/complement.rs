@@ -59,6 +59,7 @@ pub(crate) fn sort_leaves(layout: &Layout, operation: Operation, leaves: &mut Mo
 /// # Errors
 ///
 /// The first stride that is less than the span of the modes below it, and that span.
+#[doc(hidden)]
 #[inline]
 pub fn gaps(sorted: &[Mode], bound: i64) -> Result<Modes, (i64, i64)> {
     let mut gaps = Modes::new();

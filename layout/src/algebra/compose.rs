@@ -290,6 +290,7 @@ impl Layout {
     ///
     /// `out_of_domain` for an offset that is not an index and for values that are not; `not_representable` as
     /// above.
+    #[doc(hidden)]
     #[allow(private_bounds, reason = "an inner stride is an integer or a pair with one")]
     pub fn compose_at<S: Inner>(&self, offset: i64, inner: &[Mode<S>]) -> Result<(i64, Modes<S>), Error> {
         let start = self.at(offset)?;
@@ -351,6 +352,7 @@ impl Layout {
     /// # Errors
     ///
     /// As [`compose`](Self::compose), and `out_of_domain` for an offset that is not an index.
+    #[doc(hidden)]
     pub fn compose_from(&self, offset: i64, inner: &Self) -> Result<(i64, Self), Error> {
         let start = self.at(offset)?;
         let least = self.least_from(offset, inner.flat().iter().copied())?;
@@ -390,8 +392,8 @@ impl Layout {
     /// # Errors
     ///
     /// `out_of_domain`; `not_representable`, which is a proof; `undecided` where the closed form does not
-    /// decide and enumeration would take more than [`ENUMERATION_BUDGET`](super::ENUMERATION_BUDGET)
-    /// evaluations; `too_deep`.
+    /// decide and enumeration would take more than 2^18 evaluations;
+    /// `too_deep`.
     pub fn compose(&self, inner: &Self) -> Result<Self, Error> {
         let mut layout = Self::blank();
         self.compose_into(inner, &mut layout)?;

@@ -79,7 +79,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// `out_of_domain`; [`partial`](Self::partial) has no value there instead.
+    /// `out_of_domain`; `partial` has no value there instead.
     pub fn new(outer: Outer, offset: i64, inner: Layout) -> Result<Self, Error> {
         let composed = Self::partial(outer, offset, inner);
         composed.check_total()?;
@@ -102,6 +102,7 @@ impl ComposedLayout {
     /// assert_eq!(partial.at(4).unwrap_err().code(), "out_of_domain");
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn partial(outer: Outer, offset: i64, inner: Layout) -> Self {
         Self { outer, offset, inner }
     }
@@ -109,7 +110,7 @@ impl ComposedLayout {
     /// Returns the function `i -> offset + inner(i)`: a layout that begins at another value than 0.
     ///
     /// The outer function is the identity swizzle.
-    pub fn from_offset(offset: i64, inner: Layout) -> Self {
+    pub(crate) fn from_offset(offset: i64, inner: Layout) -> Self {
         Self::partial(Swizzle::IDENTITY.into(), offset, inner)
     }
 
@@ -125,6 +126,7 @@ impl ComposedLayout {
     }
 
     /// Returns `true` if every index has a value.
+    #[doc(hidden)]
     pub fn is_total(&self) -> bool {
         self.outside().is_none()
     }
@@ -162,7 +164,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// `out_of_domain`, for an index beyond the size and where the composition is [partial](Self::partial).
+    /// `out_of_domain`, for an index beyond the size and where the composition is partial.
     pub fn at(&self, index: i64) -> Result<i64, Error> {
         self.value_of(self.inner.at(index)?)
     }

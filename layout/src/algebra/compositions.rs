@@ -6,7 +6,7 @@
 //! | operation | is | exists where |
 //! |---|---|---|
 //! | from its first value on | `f(i) = f(0) + R(i)` | `R` is a layout |
-//! | `A o f` | `A(f(0)) + R'(i)`, or `S' o A(k) o (A o B from k on)` | the above, or `S` goes [through](Swizzle::through) `A` |
+//! | `A o f` | `A(f(0)) + R'(i)`, or `S' o A(k) o (A o B from k on)` | the above, or `S` goes through `A` |
 //! | `f o g` | `S o k o (B o g)` | the last function of `B o g` is nothing, or forms one swizzle with `S` |
 //! | `(f, g)` | `S o (k_f + k_g) o (B_f, B_g)` | that is `f(i) + g(j)` at every `(i, j)` |
 //! | `f*` | `B*` | `(f, B*)` exists |
@@ -48,6 +48,7 @@ impl ComposedLayout {
     /// Returns `true` if no function is applied last.
     ///
     /// It is then a layout that may begin at another value than 0.
+    #[doc(hidden)]
     pub fn is_from_offset(&self) -> bool {
         match self.outer() {
             Outer::Swizzle(swizzle) => swizzle.bits() == 0,
@@ -56,6 +57,7 @@ impl ComposedLayout {
     }
 
     /// Returns `true` if no function is applied last and the offset is 0, so that it equals its inner layout.
+    #[doc(hidden)]
     pub fn is_layout(&self) -> bool {
         self.is_from_offset() && self.offset() == 0
     }
@@ -75,7 +77,8 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// `not_representable`, `out_of_domain` where it is [partial](Self::partial), `undecided`.
+    /// `not_representable`, `out_of_domain` where it is partial, `undecided`.
+    #[doc(hidden)]
     pub fn from_first_value(&self) -> Result<(i64, Layout), Error> {
         self.check_total()?;
         match self.outer() {
@@ -96,7 +99,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// `out_of_domain` where it is [partial](Self::partial), `undecided` beyond [`ENUMERATION_BUDGET`].
+    /// `out_of_domain` where it is partial, `undecided` beyond 2^18 indices.
     pub fn values(&self) -> Result<Vec<i64>, Error> {
         self.check_budget(self.size())?;
         (0..self.size()).map(|index| self.at(index)).collect()
@@ -113,9 +116,9 @@ impl ComposedLayout {
     /// Returns the concatenation of the parts, `(f, g)(i, j) = f(i) + g(j)`, as one composition.
     ///
     /// ```
-    /// use reshard_layout::algebra::ComposedLayout;
+    /// use reshard_layout::{Layout, algebra::ComposedLayout};
     ///
-    /// let parts: [ComposedLayout; 2] = ["Sw<2,0,3> o 0 o (4,4):(8,1)".parse()?, ComposedLayout::from_offset(64, "2:32".parse()?)];
+    /// let parts: [ComposedLayout; 2] = ["Sw<2,0,3> o 64 o (4,4):(8,1)".parse()?, "2:32".parse::<Layout>()?.into()];
     /// assert_eq!(ComposedLayout::concat(&parts)?.to_string(), "Sw<2,0,3> o 64 o ((4,4),2):((8,1),32)");
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
@@ -123,8 +126,8 @@ impl ComposedLayout {
     /// # Errors
     ///
     /// `not_representable` where no single function is applied last to all of them, `undecided` where that
-    /// takes more than [`ENUMERATION_BUDGET`] evaluations, `out_of_domain` where one is
-    /// [partial](Self::partial), those of [`Layout::concat`].
+    /// takes more than 2^18 evaluations, `out_of_domain` where one is
+    /// partial, those of [`Layout::concat`].
     pub fn concat(parts: &[Self]) -> Result<Self, Error> {
         let inner: Vec<Layout> = parts.iter().map(|part| part.inner().clone()).collect();
         let offset = parts.iter().try_fold(0, |offset, part| sum(offset, part.offset()))?;
@@ -154,7 +157,7 @@ impl ComposedLayout {
 
     /// Returns the layout `A` after this composition.
     ///
-    /// It applies `A` from its first value on or [through](Swizzle::through) `A`.
+    /// It applies `A` from its first value on or through `A`.
     ///
     /// ```
     /// use reshard_layout::{Layout, algebra::ComposedLayout};
@@ -168,7 +171,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// `inadmissible` if it is neither; those of [`Layout::compose_from`].
+    /// `inadmissible` if it is neither; those of `Layout::compose_from`.
     pub fn after(&self, layout: &Layout) -> Result<Self, Error> {
         let through = match self.outer() {
             Outer::Layout(_) => None,
@@ -200,6 +203,7 @@ impl ComposedLayout {
     ///
     /// `inadmissible` where it and the last function here are not one swizzle, nor this a layout from its
     /// first value on.
+    #[doc(hidden)]
     pub fn after_swizzle(&self, swizzle: Swizzle) -> Result<Self, Error> {
         let both = match self.outer() {
             Outer::Swizzle(first) => swizzle.after(*first),
@@ -218,6 +222,7 @@ impl ComposedLayout {
     ///
     /// Those of [`from_first_value`](Self::from_first_value), unless the number is 0 or nothing is applied
     /// last; `overflow`.
+    #[doc(hidden)]
     pub fn plus(&self, number: i64) -> Result<Self, Error> {
         if number == 0 {
             return Ok(self.clone());
@@ -270,6 +275,7 @@ impl ComposedLayout {
     /// # Errors
     ///
     /// As [`compose`](Self::compose), `out_of_domain` only for negative values; as [`values`](Self::values).
+    #[doc(hidden)]
     pub fn compose_extended(&self, first: &Self) -> Result<Self, Error> {
         let reach = first.values()?.into_iter().max().unwrap_or(0);
         let (outer, offset, inner) = (self.outer().clone(), self.offset(), self.inner().extended_to(reach)?);
@@ -298,6 +304,7 @@ impl ComposedLayout {
     /// # Errors
     ///
     /// As [`complement`](Self::complement) and [`compose_extended`](Self::compose_extended).
+    #[doc(hidden)]
     pub fn divide_extended(&self, tile: &Self, form: Form) -> Result<Self, Error> {
         self.compose_extended(&self.tile_and_rest(tile)?)?.in_form(form)
     }
@@ -333,10 +340,10 @@ impl ComposedLayout {
     /// It is that of the inner layouts, as far as swizzles and offsets leave the bits unchanged.
     ///
     /// ```
-    /// use reshard_layout::algebra::ComposedLayout;
+    /// use reshard_layout::{Layout, algebra::ComposedLayout};
     ///
     /// let shared: ComposedLayout = "Sw<3,3,3> o 0 o (64,8):(1,64)".parse()?;
-    /// let global = ComposedLayout::from_offset(0, "(64,8):(1,128)".parse()?);
+    /// let global: ComposedLayout = "(64,8):(1,128)".parse::<Layout>()?.into();
     /// assert_eq!(shared.max_common_layout(&global)?.to_string(), "8:1"); // a vector of eight elements
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
@@ -362,11 +369,11 @@ impl ComposedLayout {
         Ok(1_i64 << aligned)
     }
 
-    /// Returns whether different indices have different values; unknown beyond [`ENUMERATION_BUDGET`].
+    /// Returns whether different indices have different values; unknown beyond 2^18 indices.
     ///
     /// # Errors
     ///
-    /// `out_of_domain` where it is [partial](Self::partial).
+    /// `out_of_domain` where it is partial.
     pub fn is_injective(&self) -> Result<Answer, Error> {
         self.check_total()?;
         match self.outer() {
@@ -392,11 +399,11 @@ impl ComposedLayout {
         Ok(values.iter().copied().eq(0..bound))
     }
 
-    /// Returns whether 0 is the only value that both have; unknown beyond [`ENUMERATION_BUDGET`].
+    /// Returns whether 0 is the only value that both have; unknown beyond 2^18 indices.
     ///
     /// # Errors
     ///
-    /// `out_of_domain` where one is [partial](Self::partial).
+    /// `out_of_domain` where one is partial.
     pub fn is_disjoint(&self, other: &Self) -> Result<Answer, Error> {
         if self.size().max(other.size()) > ENUMERATION_BUDGET {
             return Ok(Answer::Unknown);

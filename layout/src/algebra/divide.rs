@@ -154,6 +154,7 @@ macro_rules! extended {
                 /// # Errors
                 ///
                 #[doc = concat!("As [`", $like, "`](Self::", $like, "), and `out_of_domain` only for negative values of a tile.")]
+                #[doc(hidden)]
                 pub fn $name(&self, tiler: &Tiler) -> Result<Self, Error> {
                     let ($tile, $rest) = unzip(&self.logical_divide_extended(tiler)?, tiler)?;
                     $form

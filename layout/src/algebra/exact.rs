@@ -14,6 +14,7 @@ use crate::profile::MAX_LEAVES;
 use crate::{Counted, Error, Layout, Obstacle};
 
 /// The greatest number of indices of a layout that an operation enumerates for an exact decision.
+#[doc(hidden)]
 pub const ENUMERATION_BUDGET: i64 = 1 << 18;
 
 /// Why there is no layout.

@@ -154,6 +154,7 @@ macro_rules! picking {
             /// # Errors
             ///
             /// As [`append`](Self::append); `no_such_mode` if there are more than `rank` modes already.
+            #[doc(hidden)]
             pub fn append_to(&self, rank: usize, mode: &Self) -> Result<Self, Error> {
                 insert(self, |end| end, mode, rank)
             }
@@ -179,6 +180,7 @@ macro_rules! picking {
             /// # Errors
             ///
             /// As [`append_to`](Self::append_to).
+            #[doc(hidden)]
             pub fn prepend_to(&self, rank: usize, mode: &Self) -> Result<Self, Error> {
                 insert(self, |_| 0, mode, rank)
             }

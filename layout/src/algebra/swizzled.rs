@@ -36,6 +36,7 @@ impl Swizzle {
     /// }
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn through(self, layout: &Layout) -> Option<Self> {
         let mut storage = Modes::new();
         let modes = coalesced(layout.flat(), &mut storage);
@@ -97,6 +98,7 @@ impl ComposedLayout {
     /// # Errors
     ///
     /// Those of the operation.
+    #[doc(hidden)]
     pub fn map_inner(&self, operation: impl FnOnce(&Layout) -> Result<Layout, Error>) -> Result<Self, Error> {
         Ok(Self::partial(self.outer().clone(), self.offset(), operation(self.inner())?))
     }
@@ -231,7 +233,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// `inadmissible` if the swizzle does not go [through](Swizzle::through) the inverse of the layout.
+    /// `inadmissible` if the swizzle does not go through the inverse of the layout.
     pub fn right_inverse(&self) -> Result<Self, Error> {
         self.inverted(Operation::RightInverse, &Layout::right_inverse)
     }
@@ -249,8 +251,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// `out_of_domain` where it is [partial](Self::partial), `undecided` beyond
-    /// [`ENUMERATION_BUDGET`](super::ENUMERATION_BUDGET).
+    /// `out_of_domain` where it is partial, `undecided` beyond 2^18 indices.
     pub fn cosize(&self) -> Result<i64, Error> {
         self.check_budget(self.size())?;
         let (mut least, mut greatest) = (i64::MAX, i64::MIN);

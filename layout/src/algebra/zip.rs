@@ -58,6 +58,7 @@ pub fn zip<S: Stride, T: Stride>(a: &[Mode<S>], b: &[Mode<T>]) -> Result<Modes<(
 /// # Errors
 ///
 /// As [`zip`].
+#[doc(hidden)]
 #[inline]
 pub fn zip_into<S: Stride, T: Stride>(
     a: &[Mode<S>],
@@ -95,6 +96,7 @@ pub fn zip_into<S: Stride, T: Stride>(
 /// # Errors
 ///
 /// The boundary of a part that is inside a mode and does not divide it.
+#[doc(hidden)]
 #[inline]
 pub fn split_into<S: Stride>(
     modes: &[Mode<S>],

@@ -4,8 +4,8 @@ use std::fmt;
 
 /// The line of a text at a position, as errors show it.
 ///
-/// This is up to [`Excerpt::WHOLE`] characters, of a longer line [`Excerpt::MARGIN`] on either side of the
-/// position, with `…` for the omitted parts.
+/// This is up to `WHOLE` characters, of a longer line `MARGIN` on either side of the position, with `…` for the
+/// omitted parts.
 ///
 /// ```
 /// use reshard_layout::Excerpt;
@@ -14,6 +14,7 @@ use std::fmt;
 /// let long = Excerpt::around(&"(1,2),".repeat(1000), 3000);
 /// assert!(long.to_string().starts_with("…(1,2),") && long.caret().len() < 300);
 /// ```
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Excerpt {
     line: String,
@@ -25,7 +26,7 @@ impl Excerpt {
     pub const WHOLE: usize = 160;
 
     /// Number of characters of a longer line on either side of the position.
-    pub const MARGIN: usize = 60;
+    const MARGIN: usize = 60;
 
     /// Returns the line around byte `at` of a text, or around its end.
     pub fn around(text: &str, at: usize) -> Self {

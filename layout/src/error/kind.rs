@@ -29,7 +29,7 @@ pub enum ErrorCode {
     Inadmissible,
     /// The operation has an answer that was not found within the stated budget.
     Undecided,
-    /// Nesting is deeper than [`MAX_DEPTH`](crate::MAX_DEPTH).
+    /// Nesting is deeper than 64 levels.
     TooDeep,
     /// Something is larger than a stated limit.
     TooLarge,
@@ -54,6 +54,7 @@ impl ErrorCode {
     }
 
     /// Returns the kind in `snake_case`, as the command line prints it.
+    #[doc(hidden)]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Parse => "parse",
@@ -79,6 +80,7 @@ impl fmt::Display for ErrorCode {
 }
 
 /// An operation of the algebra, as errors name it.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Evaluating a layout at an index or a coordinate.
@@ -118,6 +120,7 @@ impl fmt::Display for Operation {
 }
 
 /// The objects whose number exceeds a limit.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Counted {
     /// Leaves of a tuple.
@@ -139,6 +142,7 @@ impl fmt::Display for Counted {
 }
 
 /// The quantity that did not fit in 64 bits.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Quantity {
     /// The product of the extents.

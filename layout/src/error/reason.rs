@@ -3,6 +3,7 @@
 use std::fmt;
 
 /// Why `A o B` is not a layout whose shape refines that of `B`.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Obstacle {
     /// A leaf of `B` leaves a mode of `A` after `run` steps, which does not divide the rest of its extent.
@@ -34,6 +35,7 @@ pub enum Obstacle {
 }
 
 /// Why an operand does not satisfy a precondition.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Defect {
     /// A mode has a negative stride.

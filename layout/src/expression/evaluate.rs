@@ -26,6 +26,7 @@ impl Function {
     ///
     /// The errors of [`evaluate`](super::evaluate) for the same call as text; positions are those in that
     /// text.
+    #[doc(hidden)]
     pub fn call(self, arguments: &[Value]) -> Result<Value, Error> {
         let (mut text, mut placed) = (format!("{self}("), Vec::with_capacity(arguments.len()));
         for (at, argument) in arguments.iter().enumerate() {
@@ -56,6 +57,7 @@ impl Value {
     /// # Errors
     ///
     /// `parse` for a value that is not a part of a tiler, and `bad_extent`.
+    #[doc(hidden)]
     pub fn tiler(parts: &[Value]) -> Result<Value, Error> {
         let placed: Vec<Placed> = parts.iter().map(|part| (0, part.clone())).collect();
         let text: Vec<String> = parts.iter().map(Value::to_string).collect();
@@ -75,6 +77,7 @@ impl Value {
     /// # Errors
     ///
     /// `parse` if it is not a function, and the errors of the function for the coordinate.
+    #[doc(hidden)]
     pub fn apply(&self, coordinate: &IntTuple) -> Result<Value, Error> {
         let argument = Value::from(coordinate.clone());
         Operation { text: &format!("{self}({argument})"), place: 0 }.apply(self, &[(0, argument)])

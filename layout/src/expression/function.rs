@@ -10,15 +10,18 @@ macro_rules! functions {
     ($($variant:ident $name:literal $parameters:literal $what:literal;)*) => {
         /// A function of expressions.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
         pub enum Function {
             $(#[doc = $what] $variant,)*
         }
 
         impl Function {
             /// All of them.
+            #[doc(hidden)]
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
             /// Returns the name, as expressions write it.
+            #[doc(hidden)]
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)*
@@ -26,6 +29,7 @@ macro_rules! functions {
             }
 
             /// Returns the parameters, as messages write them; those in brackets may be left out.
+            #[doc(hidden)]
             pub fn parameters(self) -> &'static str {
                 match self {
                     $(Self::$variant => $parameters,)*
@@ -33,6 +37,7 @@ macro_rules! functions {
             }
 
             /// Returns a one-line description.
+            #[doc(hidden)]
             pub fn about(self) -> &'static str {
                 match self {
                     $(Self::$variant => $what,)*
@@ -138,6 +143,7 @@ impl Function {
     /// assert_eq!(Function::from_name("composition"), Some(Function::Composition));
     /// assert_eq!(Function::from_name("compose"), None);
     /// ```
+    #[doc(hidden)]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|function| function.name() == name)
     }
@@ -152,6 +158,7 @@ impl Function {
     /// assert_eq!(Function::LocalTile.pattern_argument(), Some(2));
     /// assert_eq!(Function::Composition.pattern_argument(), None);
     /// ```
+    #[doc(hidden)]
     pub fn pattern_argument(self) -> Option<usize> {
         if self == Self::LocalTile {
             return Some(2);

@@ -56,7 +56,7 @@ pub use value::Value;
 use crate::Error;
 
 /// The greatest number of calls in one expression.
-pub const MAX_CALLS: usize = 256;
+const MAX_CALLS: usize = 256;
 
 /// A parsed expression, with its text for messages with positions.
 ///

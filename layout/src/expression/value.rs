@@ -51,6 +51,7 @@ impl Value {
     /// assert_eq!(evaluate("(4,2):(1,4)")?.to_tuple(), None);
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn to_tuple(&self) -> Option<IntTuple> {
         if let Self::Tuple(tuple) = self {
             Some(tuple.clone())
@@ -65,41 +66,46 @@ impl Value {
     }
 
     /// Returns the layout with axes that this is.
+    #[doc(hidden)]
     pub fn as_named(&self) -> Option<&NamedLayout> {
         if let Self::Named(named) = self { Some(named) } else { None }
     }
 
     /// Returns the layout of pairs that this is.
+    #[doc(hidden)]
     pub fn as_pairs(&self) -> Option<&NamedLayout<(AxisStride, AxisStride)>> {
         if let Self::Pairs(pairs) = self { Some(pairs) } else { None }
     }
 
     /// Returns the composition that this is.
+    #[doc(hidden)]
     pub fn as_composed(&self) -> Option<&ComposedLayout> {
         if let Self::Composed(composed) = self { Some(composed) } else { None }
     }
 
     /// Returns the swizzle that this is.
-    pub fn as_swizzle(&self) -> Option<Swizzle> {
+    pub(crate) fn as_swizzle(&self) -> Option<Swizzle> {
         if let Self::Swizzle(swizzle) = self { Some(*swizzle) } else { None }
     }
 
     /// Returns the pattern that this is.
-    pub fn as_pattern(&self) -> Option<&SlicePattern> {
+    pub(crate) fn as_pattern(&self) -> Option<&SlicePattern> {
         if let Self::Pattern(pattern) = self { Some(pattern) } else { None }
     }
 
     /// Returns the layout or composition that this is.
-    pub fn to_composed(&self) -> Option<ComposedLayout> {
+    pub(crate) fn to_composed(&self) -> Option<ComposedLayout> {
         self.as_composed().cloned().or_else(|| self.as_layout().cloned().map(ComposedLayout::from))
     }
 
     /// Returns the value as an outer function: a layout or a swizzle.
+    #[doc(hidden)]
     pub fn to_outer(&self) -> Option<Outer> {
         self.as_swizzle().map(Outer::from).or_else(|| self.as_layout().cloned().map(Outer::from))
     }
 
     /// Returns the extents, of whatever kind the layout is.
+    #[doc(hidden)]
     pub fn shape(&self) -> Option<IntTuple> {
         let integers = self.as_layout().or_else(|| self.as_composed().map(ComposedLayout::inner));
         integers

@@ -99,6 +99,7 @@ impl<S: Stride> Layout<S> {
     /// # Errors
     ///
     /// `bad_extent`, `overflow`, `too_large`.
+    #[doc(hidden)]
     pub fn coalesced(modes: &[Mode<S>]) -> Result<Self, Error> {
         if modes.len() > MAX_LEAVES {
             return Err(Error::TooLarge { what: Counted::Leaves, limit: MAX_LEAVES });
@@ -127,6 +128,7 @@ impl<S: Stride> Layout<S> {
     /// # Errors
     ///
     /// `bad_extent`, `overflow`, `too_large`.
+    #[doc(hidden)]
     pub fn from_flat(modes: Modes<S>) -> Result<Self, Error> {
         if modes.len() > MAX_LEAVES {
             return Err(Error::TooLarge { what: Counted::Leaves, limit: MAX_LEAVES });

@@ -20,7 +20,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// `out_of_domain`; [`at_extended`](Self::at_extended) continues beyond the size.
+    /// `out_of_domain`.
     #[inline]
     pub fn at(&self, index: i64) -> Result<i64, Error> {
         if !(0..self.size).contains(&index) {
@@ -42,6 +42,7 @@ impl Layout {
     /// # Errors
     ///
     /// `out_of_domain` for a negative index, `overflow`.
+    #[doc(hidden)]
     pub fn at_extended(&self, index: i64) -> Result<i64, Error> {
         if index < 0 {
             return Err(Error::OutOfDomain { operation: Operation::Evaluate, value: index, size: i64::MAX });

@@ -79,6 +79,7 @@ impl NamedPoint {
     }
 
     /// Returns `true` if this is one point and not a tuple.
+    #[doc(hidden)]
     pub fn is_scalar(&self) -> bool {
         self.profile.is_scalar()
     }
@@ -94,6 +95,7 @@ impl NamedPoint {
     }
 
     /// Returns the integers, if no axis occurs.
+    #[doc(hidden)]
     pub fn integers(&self) -> Option<IntTuple> {
         let values = || self.flat.iter().map(|point| point.local).collect();
         self.names.is_empty().then(|| IntTuple::from_parts(values(), self.profile.clone()))

@@ -4,8 +4,7 @@ mod axes;
 mod compositions;
 
 use reshard_layout::expression::{Expression, Function, Value, evaluate};
-use reshard_layout::properties::Answer;
-use reshard_layout::{ErrorKind, MAX_DEPTH, MAX_LEAVES};
+use reshard_layout::{Answer, ErrorKind, MAX_DEPTH, MAX_LEAVES};
 
 /// An example of every function and its value.
 const EXAMPLES: &[(&str, &str)] = &[

@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use reshard_layout::properties::Answer;
-use reshard_layout::{Layout, reference};
+use reshard_layout::{Answer, Layout, reference};
 
 use crate::small::{for_each_one, nestings, ones};
 

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 
 use reshard_layout::algebra::Tiler;
-use reshard_layout::properties::Answer;
-use reshard_layout::{Layout, reference};
+use reshard_layout::{Answer, Layout, reference};
 
 use crate::small::{for_each_two, full, one_in};
 
