@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Counts the public items of the library's crates in rustdoc's JSON, against a budget.
+"""Counts the public names of the library's crates in rustdoc's JSON, against a budget.
 
     scripts/public_items.py [--list] [--write]
 
-A public item has a documentation entry of its own: a module, type, trait, function, constant or macro, a method or
-associated item of a type or trait. Not counted: fields and variants, which belong to their type; re-exports of other
+A public name has a documentation entry: a module, type, trait, function, constant or macro, a method, constant or
+type of a type or trait. Not counted: fields and variants, which belong to their type; re-exports of other
 crates; implementations of traits; what is `#[doc(hidden)]`, which may change with any version.
 
-The status is 1 if a crate has more items than `scripts/public_items.json` allows; `--write` writes the counts there.
+The status is 1 if a crate has more names than `scripts/public_items.json` allows; `--write` writes the counts there.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def document(target: pathlib.Path) -> pathlib.Path:
 
 
 def public_items(krate: dict) -> set[str]:
-    """Returns the paths of a crate's public items."""
+    """Returns the paths of a crate's public names."""
     index, found, visited = krate["index"], set(), set()
 
     def members(owner: str, ids: list[int]) -> None:
@@ -95,7 +95,7 @@ def public_items(krate: dict) -> set[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--list", action="store_true", help="print the path of each item")
+    parser.add_argument("--list", action="store_true", help="print each path")
     parser.add_argument("--write", action="store_true", help="write the counts as the budget")
     parser.add_argument("--target-dir", type=pathlib.Path, default=ROOT / "target/public-items")
     arguments = parser.parse_args()
@@ -116,7 +116,7 @@ def main() -> int:
     budget = json.loads(BUDGET.read_text())
     exceeded = [name for name, count in counts.items() if count > budget[name]]
     for name in exceeded:
-        print(f"{name} has {counts[name]} public items, allowed are {budget[name]}: hide some, or run with --write "
+        print(f"{name} has {counts[name]} public names, allowed are {budget[name]}: hide some, or run with --write "
               "and say in the commit what a user does with the new ones")
     return int(bool(exceeded))
 

@@ -300,8 +300,8 @@ static void make(int again) {
             elif what == "text":
                 if (function, name) not in OPTIONAL:
                     call(f"{name} null", "NULL_POINTER", (at, "NULL"))
-                # A mesh of no axes has one rank.
-                empty = [] if function == "reshard_mesh_parse" else [("empty", '""')]
+                # A mesh of no axes has one rank, and a planner without settings is the default one.
+                empty = [] if function in ("reshard_mesh_parse", "reshard_planner_new") else [("empty", '""')]
                 for said, bad in [*empty, ("no UTF-8", '"\\xff\\xfe("'), ("nonsense", '"!(,\\xc3\\xa9"')]:
                     call(f"{name} {said}", "REFUSED", (at, bad))
             elif what == "list":

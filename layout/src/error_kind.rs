@@ -17,7 +17,7 @@ use core::str::FromStr;
 pub enum ErrorKind {
     /// A text or a file that does not follow its format.
     Parse,
-    /// Values that do not fit together, or are out of range.
+    /// Values that do not fit one another, or are out of range.
     InvalidInput,
     /// A valid request that is not implemented, or exceeds a stated limit.
     Unsupported,

@@ -31,6 +31,13 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
+fn is_hidden(attributes: &[syn::Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        attribute.path().is_ident("doc")
+            && attribute.parse_args::<syn::Ident>().is_ok_and(|argument| argument == "hidden")
+    })
+}
+
 fn is_public(visibility: &Visibility) -> bool {
     matches!(visibility, Visibility::Public(_))
 }
@@ -58,6 +65,8 @@ fn names(tree: &UseTree, into: &mut BTreeSet<String>) {
 #[derive(Default)]
 struct Listing {
     visible: BTreeSet<String>,
+    /// Types, traits and functions with `#[doc(hidden)]`, wherever they are defined.
+    hidden: BTreeSet<String>,
     functions: BTreeSet<String>,
     methods: BTreeSet<(String, String)>,
 }
@@ -75,6 +84,13 @@ impl Listing {
     #[allow(clippy::wildcard_enum_match_arm, reason = "other items of syn are not public names")]
     fn item(&mut self, item: &Item, folder: &Path, open: bool) {
         match item {
+            Item::Use(used) if is_hidden(&used.attrs) => {}
+            Item::Struct(item) if is_hidden(&item.attrs) => self.hides(&item.ident),
+            Item::Enum(item) if is_hidden(&item.attrs) => self.hides(&item.ident),
+            Item::Trait(item) if is_hidden(&item.attrs) => self.hides(&item.ident),
+            Item::Fn(item) if is_hidden(&item.attrs) => self.hides(&item.sig.ident),
+            Item::Impl(item) if is_hidden(&item.attrs) => {}
+            Item::Mod(item) if is_hidden(&item.attrs) => {}
             Item::Use(used) if open && is_public(&used.vis) => names(&used.tree, &mut self.visible),
             Item::Struct(item) if open && is_public(&item.vis) => self.sees(&item.ident),
             Item::Enum(item) if open && is_public(&item.vis) => self.sees(&item.ident),
@@ -91,6 +107,7 @@ impl Listing {
                 for part in &item.items {
                     if let ImplItem::Fn(method) = part
                         && is_public(&method.vis)
+                        && !is_hidden(&method.attrs)
                     {
                         self.methods.insert((of.ident.to_string(), method.sig.ident.to_string()));
                     }
@@ -116,15 +133,20 @@ impl Listing {
         }
     }
 
+    fn hides(&mut self, name: &syn::Ident) {
+        self.hidden.insert(name.to_string());
+    }
+
     fn sees(&mut self, name: &syn::Ident) {
         self.visible.insert(name.to_string());
     }
 
     /// The paths: `ShardingType`, `ShardingType::method` and `function`.
     fn paths(&self) -> Vec<String> {
-        let types = self.visible.iter().filter(|name| !self.functions.contains(*name)).cloned();
-        let methods = self.methods.iter().filter(|(of, _)| self.visible.contains(of));
-        let functions = self.functions.iter().filter(|name| self.visible.contains(*name)).cloned();
+        let visible: BTreeSet<&String> = self.visible.difference(&self.hidden).collect();
+        let types = visible.iter().filter(|name| !self.functions.contains(**name)).map(ToString::to_string);
+        let methods = self.methods.iter().filter(|(of, _)| visible.contains(of));
+        let functions = self.functions.iter().filter(|name| visible.contains(*name)).cloned();
         types.chain(methods.map(|(of, name)| format!("{of}::{name}"))).chain(functions).collect()
     }
 }
