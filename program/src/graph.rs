@@ -37,6 +37,7 @@ pub struct ValueId(pub(crate) usize);
 
 impl ValueId {
     /// Returns the number, counted from 0 in the order in which values are created.
+    #[doc(hidden)]
     pub fn index(self) -> usize {
         self.0
     }
@@ -124,6 +125,7 @@ impl Graph {
     }
 
     /// Returns the table of ops.
+    #[doc(hidden)]
     pub fn table(&self) -> &Arc<OpTable> {
         &self.table
     }
@@ -149,6 +151,7 @@ impl Graph {
     }
 
     /// Returns the sharding constraint of a value of this graph.
+    #[doc(hidden)]
     pub fn constraint(&self, value: ValueId) -> Option<&ShardingType> {
         self.values[value.0].pinned.as_deref()
     }
@@ -159,6 +162,7 @@ impl Graph {
     }
 
     /// Returns the number of values.
+    #[doc(hidden)]
     pub fn values(&self) -> usize {
         self.values.len()
     }
@@ -286,6 +290,7 @@ impl Graph {
     }
 
     /// Returns the inputs, in order.
+    #[doc(hidden)]
     pub fn inputs(&self) -> impl Iterator<Item = ValueId> {
         self.statements.iter().filter_map(|s| match s {
             GraphStatement::Input(v) => Some(*v),
@@ -297,6 +302,7 @@ impl Graph {
     }
 
     /// Returns the number of statements.
+    #[doc(hidden)]
     pub fn statements(&self) -> usize {
         self.statements.len()
     }

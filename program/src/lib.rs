@@ -22,7 +22,7 @@
 //! is in its redistributions. The [`ShardingSolver`] chooses jointly all that the graph leaves open; where a
 //! choice is not allowed, its error suggests the lines to write. `gradient loss` is syntax: statements in
 //! reverse, ops by their formulas, redistributions swapped, several uses added first. A [`Report`] is a set
-//! of sums over statements. A type names its mesh: values may be on several [`Meshes`] of one world, ops run
+//! of sums over statements. A type names its mesh: values may be on several meshes of one world, ops run
 //! on one mesh, and redistributions lead from one to another.
 //!
 //! ```

@@ -28,6 +28,7 @@ pub struct Value {
 
 impl Value {
     /// Returns the shape of the whole tensor.
+    #[doc(hidden)]
     pub fn shape(&self) -> &[usize] {
         self.ty.value.shape()
     }
@@ -54,8 +55,7 @@ pub enum Statement {
         operations: f64,
         /// `true` if every rank's result equals its operand, byte for byte.
         ///
-        /// It is so for views, and for permutations and sums of dims that have [one index](Op::is_local_noop) on each
-        /// rank.
+        /// It is so for views, and for permutations and sums of dims that have one index on each rank.
         is_view: bool,
     },
     /// A redistribution: the same tensor in another type.
@@ -188,6 +188,7 @@ impl Program {
     }
 
     /// Returns all meshes.
+    #[doc(hidden)]
     pub fn meshes(&self) -> &Meshes {
         &self.meshes
     }
@@ -208,6 +209,7 @@ impl Program {
     }
 
     /// Returns the statements of forward: above `no_grad`, or all if there is no mark.
+    #[doc(hidden)]
     pub fn forward(&self) -> &[Statement] {
         let end = self.statements.iter().position(|item| matches!(item, Statement::NoGrad));
         &self.statements[..end.unwrap_or(self.statements.len())]
@@ -286,6 +288,7 @@ impl Program {
     /// Returns the graph of this program: solving it without implicit redistributions gives the program.
     ///
     /// Returns an error only if there are too many statements.
+    #[doc(hidden)]
     pub fn graph(&self) -> Result<Graph, Error> {
         let mut graph = Graph::on_meshes(self.meshes.clone(), Arc::clone(&self.table));
         for value in &self.values {

@@ -7,6 +7,7 @@ use reshard_collectives::TrafficLog;
 
 /// An event of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)]
 pub enum Did {
     /// It ran an op on its shards; views do nothing.
     Call {

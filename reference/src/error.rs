@@ -31,6 +31,7 @@ impl Error {
     /// let e = reshard_reference::run::<f64>(&OpTable::standard(), &OpCall::new("softmx"), &[]).unwrap_err();
     /// assert_eq!(e.code(), "rule");
     /// ```
+    #[doc(hidden)]
     pub fn code(&self) -> &'static str {
         match self {
             Error::Op(e) => e.code(),

@@ -23,6 +23,7 @@ use crate::narrow::{self, Narrow};
 use crate::{Error, Local, Real, run, run_local};
 
 /// An element type for which there are plans.
+#[doc(hidden)]
 pub trait Number: Real + Element + Reducible {
     /// Returns the nearest number of this type.
     fn of(x: f64) -> Self {
@@ -34,6 +35,7 @@ impl Number for f32 {}
 impl Number for f64 {}
 
 /// The values of a program by name.
+#[doc(hidden)]
 pub type Values<T> = BTreeMap<String, ArrayD<T>>;
 
 fn missing(program: &Program, v: ValueId) -> Error {
@@ -135,16 +137,19 @@ impl<T: Number> Ranks<T> {
     }
 
     /// The total bytes that the worst rank of each redistribution received.
+    #[doc(hidden)]
     pub fn received_bytes(&self) -> u64 {
         self.received
     }
 
     /// The name of each communicating redistribution, with the bytes that the worst rank received.
+    #[doc(hidden)]
     pub fn moves(&self) -> &[(String, u64)] {
         &self.moves
     }
 
     /// The events of a rank, in order: ops on shapes, and the data received from each peer.
+    #[doc(hidden)]
     pub fn did(&self, rank: usize) -> &[Did] {
         self.done.get(rank).map_or(&[], Vec::as_slice)
     }

@@ -28,8 +28,7 @@ use crate::{Error, Local, Number, Values, narrow, run_local};
 
 /// The ops of a table in host memory.
 ///
-/// It serves schedules of a program whose [values](Program::with_dtype) are all of the type `T`. It is short
-/// and slow, and the reference for a framework's kernels.
+/// It serves schedules of a program whose values are all of the type `T`. It is short and slow, and the reference for a framework's kernels.
 #[derive(Debug)]
 pub struct Host<T> {
     table: Arc<OpTable>,

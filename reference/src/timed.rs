@@ -20,6 +20,7 @@ use crate::{Error, Number, Ranks, Values};
 
 /// The result of a run with a clock.
 #[derive(Debug)]
+#[doc(hidden)]
 pub struct Timed<T> {
     /// The final values of the ranks.
     pub ranks: Ranks<T>,
@@ -55,6 +56,7 @@ impl<T> Timed<T> {
 /// ```
 ///
 /// The [events](Ranks::did) of ranks are their exchanges; calls are not among them.
+#[doc(hidden)]
 pub fn timed<T: Number>(
     program: &Program,
     inputs: &Values<T>,

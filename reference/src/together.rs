@@ -37,6 +37,7 @@ use crate::{Did, Error, Number, Ranks, Values};
 /// The [events](Ranks::did) of ranks are their exchanges; calls are not among them. Fails as
 /// [`on_schedules`](crate::on_schedules) does, and unless the job has as many ranks as the program's mesh
 /// spans.
+#[doc(hidden)]
 pub fn on_this_rank<T: Number, C: Communicator<Buffer = [u8]>>(
     program: &Program,
     inputs: &Values<T>,

@@ -21,6 +21,7 @@ use crate::{Error, Number, Values};
 
 /// The steps of a training.
 #[derive(Debug)]
+#[doc(hidden)]
 pub struct Training<'a, T> {
     /// A step, whose numbers are all of the type `T`.
     pub program: &'a Program,

@@ -37,6 +37,7 @@ impl Graph {
     ///
     /// Returns an error for a value that is not an output of the last statement, and for a type that the op
     /// cannot produce.
+    #[doc(hidden)]
     pub fn set_dtype(&mut self, value: ValueId, dtype: DType) -> Result<(), Error> {
         let name = self.name(value).to_owned();
         let Some(GraphStatement::Op { call, inputs, outputs, .. }) = self.statements.last() else {

@@ -22,6 +22,7 @@ impl Graph {
     /// ```
     ///
     /// Returns an error for used names, and if the numbers of names and values differ.
+    #[doc(hidden)]
     pub fn gradient_as(
         &mut self,
         loss: ValueId,
@@ -79,6 +80,7 @@ impl Graph {
     /// assert_eq!((graph.name(gradients[0].0), graph.name(gradients[0].1)), ("a", "da"));
     /// # Ok::<(), reshard_program::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn gradients(&self) -> impl Iterator<Item = (ValueId, Vec<(ValueId, ValueId)>)> {
         self.statements.iter().filter_map(|s| match s {
             GraphStatement::Gradient { loss, wrt, gradients } => {

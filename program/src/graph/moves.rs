@@ -64,6 +64,7 @@ impl Graph {
     /// assert!(without.to_string().ends_with("y: R = x\n") && without.without_comm_dtypes().is_none());
     /// # Ok::<(), reshard_program::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn without_comm_dtypes(&self) -> Option<Graph> {
         let mut without = self.clone();
         let mut has_wires = false;

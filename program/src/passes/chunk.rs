@@ -68,6 +68,7 @@ impl Program {
     /// Returns the program with every possible redistribution split into `pieces` overlap chunks.
     ///
     /// Returns an error for fewer than two and for more than 1024 chunks.
+    #[doc(hidden)]
     pub fn overlap_all(&self, pieces: usize, elaborator: &ShardingSolver) -> Result<Program, Error> {
         check(pieces)?;
         rewritten(self, &Chunk::all(self, pieces), elaborator)

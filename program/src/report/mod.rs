@@ -41,6 +41,7 @@ mod over;
 mod peak;
 mod text;
 
+use core::fmt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -68,9 +69,11 @@ pub enum Pass {
 
 impl Pass {
     /// All passes, in order.
+    #[doc(hidden)]
     pub const ALL: [Pass; 3] = [Pass::Forward, Pass::Backward, Pass::Update];
 
     /// Returns its name.
+    #[doc(hidden)]
     pub fn as_str(self) -> &'static str {
         match self {
             Pass::Forward => "forward",
@@ -80,8 +83,15 @@ impl Pass {
     }
 }
 
+impl fmt::Display for Pass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// A value for each pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[doc(hidden)]
 pub struct PerPass<T> {
     /// The value for the forward pass.
     pub forward: T,
@@ -186,6 +196,7 @@ pub struct RedistributionReport {
 
 impl RedistributionReport {
     /// Returns `true` if it communicates in any pass.
+    #[doc(hidden)]
     pub fn communicates(&self) -> bool {
         !self.steps.is_empty()
     }

@@ -43,6 +43,7 @@ impl CommScope {
     }
 
     /// Returns the axes; empty between two meshes.
+    #[doc(hidden)]
     pub fn axes(&self) -> impl Iterator<Item = &str> {
         let axes = match self {
             CommScope::Axes(axes) | CommScope::AxesOf { axes, .. } => Some(axes),
@@ -52,6 +53,7 @@ impl CommScope {
     }
 
     /// Returns the mesh names; empty for axes of the first mesh.
+    #[doc(hidden)]
     pub fn meshes(&self) -> Vec<&str> {
         match self {
             CommScope::Axes(_) => Vec::new(),

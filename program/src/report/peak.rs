@@ -11,6 +11,8 @@
 //! a redistribution runs, its staging is live too: the buffers of its plan other than source and target.
 //! Communication buffers of an engine are not counted.
 
+use core::fmt;
+
 use crate::graph::ValueId;
 use crate::passes::again::{Again, Forward, Line};
 use crate::program::{Program, Statement};
@@ -33,6 +35,7 @@ pub enum ValueClass {
 
 impl ValueClass {
     /// All classes, in order.
+    #[doc(hidden)]
     pub const ALL: [ValueClass; 5] = [
         ValueClass::Parameter,
         ValueClass::State,
@@ -42,6 +45,7 @@ impl ValueClass {
     ];
 
     /// Returns its name.
+    #[doc(hidden)]
     pub fn as_str(self) -> &'static str {
         match self {
             ValueClass::Parameter => "parameter",
@@ -50,6 +54,12 @@ impl ValueClass {
             ValueClass::Activation => "activation",
             ValueClass::Gradient => "gradient",
         }
+    }
+}
+
+impl fmt::Display for ValueClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 
@@ -68,6 +78,7 @@ pub struct Peak {
 
 impl Peak {
     /// Returns the live bytes of a class.
+    #[doc(hidden)]
     pub fn of(&self, class: ValueClass) -> u64 {
         self.by_class[class as usize]
     }

@@ -37,6 +37,7 @@ impl LocalTensor {
     /// Returns the size in bytes.
     ///
     /// Returns an error if it does not fit in `isize`.
+    #[doc(hidden)]
     pub fn bytes(&self) -> Result<usize, Error> {
         let bits = self.shape.iter().try_fold(self.dtype.bits() as u128, |n, &m| n.checked_mul(m as u128));
         let bytes = bits.and_then(|bits| isize::try_from(bits.div_ceil(8)).ok());
@@ -75,6 +76,7 @@ impl LocalTensor {
 /// Applies to calls [on each slice](reshard_ops::rules::Vmapped). The result is the inner call, and the number
 /// of leading dims that each operand and result loses. So per-device code runs as it is written. Random
 /// numbers are drawn by the key of the slice: `slice` returns its indices along the first dims of a result.
+#[doc(hidden)]
 pub fn on_one_slice(
     call: &OpCall,
     takes: &[&[usize]],
@@ -110,7 +112,7 @@ pub struct LocalCall {
     pub needs_region: bool,
     /// The number of operations of the rank with the most of them.
     pub operations: f64,
-    /// `true` for an [elementwise](reshard_ops::rules::Op::is_elementwise) op.
+    /// `true` for an elementwise op.
     ///
     /// It may write its outputs over its inputs.
     pub is_elementwise: bool,
@@ -144,6 +146,7 @@ impl Program {
     /// ```
     ///
     /// Returns an error if a redistribution cannot be planned for the dtype.
+    #[doc(hidden)]
     pub fn with_dtype(&self, dtype: DType) -> Result<Program, Error> {
         let mut same = self.clone();
         for item in &mut same.statements {

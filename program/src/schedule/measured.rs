@@ -62,9 +62,6 @@ impl Timeline {
     /// ];
     /// let timeline = Timeline::measured(&schedules, &records)?;
     /// assert_eq!(timeline.total_us(), 7.0);
-    /// let times: Vec<_> =
-    ///     timeline.lanes.iter().map(|l| (timeline.computing_us(l), timeline.exchanging_us(l), timeline.waiting_us(l))).collect();
-    /// assert_eq!(times, [(2.0, 3.0, 5.0), (4.0, 3.0, 3.0)]);
     /// # Ok::<(), reshard_program::Error>(())
     /// ```
     ///

@@ -30,8 +30,8 @@
 //! # Limits of a run
 //!
 //! [`PreparedSchedule::run`] walks the list. It has no types, shardings or planner, and it allocates nothing. Tests
-//! check that it does the same as the typed program: both have the same [trace](Program::trace), calls with
-//! local shapes and exchanges with members and bytes, on all ranks.
+//! check that it does the same as the typed program: both have the same trace, calls with local shapes and
+//! exchanges with members and bytes, on all ranks.
 //!
 //! ```
 //! use reshard_program::{ShardingSolver, Program, schedule::CompileOptions};
@@ -159,6 +159,7 @@ pub struct LocalBuffer {
 /// # Ok::<(), reshard_program::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Order {
     /// The order of the program.
     #[default]
@@ -173,9 +174,11 @@ pub enum Order {
 
 impl Order {
     /// All orders.
+    #[doc(hidden)]
     pub const ALL: [Order; 2] = [Order::Program, Order::OneForwardOneBackward];
 
     /// Returns its name.
+    #[doc(hidden)]
     pub fn as_str(self) -> &'static str {
         match self {
             Order::Program => "program",
@@ -259,6 +262,7 @@ impl Schedule {
     }
 
     /// Returns the name in the program of each arg.
+    #[doc(hidden)]
     pub fn arg_names(&self) -> &[String] {
         &self.names
     }
@@ -293,6 +297,7 @@ impl Schedule {
     /// # Errors
     ///
     /// `schedule` if the memory cannot be allocated.
+    #[doc(hidden)]
     pub fn arena(&self) -> Result<Vec<u8>, Error> {
         let mut arena = Vec::new();
         if arena.try_reserve_exact(self.arena_bytes).is_err() {
@@ -316,6 +321,7 @@ impl Schedule {
     }
 
     /// Returns the total operations of all its calls.
+    #[doc(hidden)]
     pub fn operations(&self) -> f64 {
         let of = |instr: &Instruction| match instr {
             Instruction::Call { kernel, .. } => self.calls[*kernel as usize].operations,

@@ -31,21 +31,25 @@ pub struct ValueHashes {
 
 impl ValueHashes {
     /// Returns the rank.
+    #[doc(hidden)]
     pub fn rank(&self) -> usize {
         self.rank
     }
 
     /// Returns the hash of a value; `None` for a value without a separate buffer, such as a view.
+    #[doc(hidden)]
     pub fn get(&self, name: &str) -> Option<u64> {
         self.of.get(name).copied()
     }
 
     /// Returns the number of hashed values.
+    #[doc(hidden)]
     pub fn len(&self) -> usize {
         self.of.len()
     }
 
     /// Returns `true` if there are none.
+    #[doc(hidden)]
     pub fn is_empty(&self) -> bool {
         self.of.is_empty()
     }

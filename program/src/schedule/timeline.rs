@@ -276,21 +276,25 @@ impl Timeline {
     }
 
     /// Returns the compute time of a lane, in microseconds.
+    #[doc(hidden)]
     pub fn computing_us(&self, lane: &RankTimeline) -> f64 {
         self.sum(&lane.calls)
     }
 
     /// Returns the exchange time of a lane, overlapped or not, in microseconds.
+    #[doc(hidden)]
     pub fn exchanging_us(&self, lane: &RankTimeline) -> f64 {
         self.sum(&lane.steps)
     }
 
     /// Returns the wait time of a lane, in microseconds: for its exchanges, and for ranks that post later.
+    #[doc(hidden)]
     pub fn waiting_us(&self, lane: &RankTimeline) -> f64 {
         lane.waits.iter().fold(0.0, |sum, (begin, end)| sum + (end - begin))
     }
 
     /// Returns the exchange time during which a lane does not wait, in microseconds.
+    #[doc(hidden)]
     pub fn hidden_us(&self, lane: &RankTimeline) -> f64 {
         // Steps do not overlap, and neither do waits.
         let seen = |span: &Span| {

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Tests check that both are equal on every rank. They also are for a program that was
-//! [solved](crate::ShardingSolver) from scratch from this one's [graph](crate::Program::graph). Neither contains
-//! statements that leave all bytes in place, nor local copies of a redistribution.
+//! [solved](crate::ShardingSolver) from scratch from this one's graph. Neither contains statements that
+//! leave all bytes in place, nor local copies of a redistribution.
 
 use reshard_kernels::DType;
 use reshard_ops::rules::OpCall;
@@ -24,6 +24,7 @@ use crate::schedule::{Instruction, LocalTensor, Schedule, each_once};
 
 /// An input or output of an op on a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)]
 pub struct TraceOperand {
     /// The name in the program.
     pub name: String,
@@ -35,6 +36,7 @@ pub struct TraceOperand {
 
 /// An action of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)]
 pub enum Event {
     /// Runs an op on its shards.
     Call {
@@ -62,6 +64,7 @@ pub enum Event {
 
 impl Schedule {
     /// Returns the trace: calls, and exchanges at their waits.
+    #[doc(hidden)]
     pub fn trace(&self) -> Vec<Event> {
         let mut events = Vec::new();
         for instr in &self.instructions {
@@ -112,6 +115,7 @@ impl Program {
     /// ```
     ///
     /// Returns an error for a rank outside the first mesh.
+    #[doc(hidden)]
     pub fn trace(&self, rank: usize) -> Result<Vec<Event>, Error> {
         if !self.mesh().contains(rank) {
             let mesh = self.mesh();

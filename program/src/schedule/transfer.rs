@@ -37,12 +37,14 @@ pub struct TransferMember {
 
 impl Transfer {
     /// Returns the names of the results: `dv, dw`.
+    #[doc(hidden)]
     pub fn name(&self) -> String {
         let names: Vec<&str> = self.moves.iter().map(|moved| moved.values.1.as_str()).collect();
         names.join(", ")
     }
 
     /// Returns `true` if some step communicates.
+    #[doc(hidden)]
     pub fn communicates(&self) -> bool {
         self.steps.iter().any(|step| step.op.communicates())
     }

@@ -72,6 +72,7 @@ fn all() -> impl Iterator<Item = &'static (&'static str, Body)> {
 }
 
 /// The names of all ops that run.
+#[doc(hidden)]
 pub fn names() -> impl Iterator<Item = &'static str> {
     all().map(|(name, _)| *name)
 }
@@ -82,6 +83,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// assert!(reshard_reference::runs("add") && reshard_reference::runs("add_") && reshard_reference::runs("add.out"));
 /// assert!(!reshard_reference::runs("addd"));
 /// ```
+#[doc(hidden)]
 pub fn runs(name: &str) -> bool {
     variant(name).is_some()
 }

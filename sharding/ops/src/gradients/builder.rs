@@ -109,7 +109,7 @@ impl<'a> GradientBuilder<'a> {
     }
 
     /// The value of an argument that is a number and that the formula depends on.
-    pub fn real(&self, key: &str) -> Result<f64, Error> {
+    pub(crate) fn real(&self, key: &str) -> Result<f64, Error> {
         self.argument(|r| {
             if r.has(key)? {
                 return r.real(key);
@@ -155,7 +155,7 @@ impl<'a> GradientBuilder<'a> {
     }
 
     /// Returns an explicitly given argument; `None` if it has its default.
-    pub fn given(&self, key: &str) -> Option<Argument> {
+    pub(crate) fn given(&self, key: &str) -> Option<Argument> {
         self.call.argument(key).cloned()
     }
 
@@ -165,19 +165,24 @@ impl<'a> GradientBuilder<'a> {
     }
 
     /// Calls the same op on another operand.
-    pub fn again(&mut self, value: Variable) -> Result<Variable, Error> {
+    pub(crate) fn again(&mut self, value: Variable) -> Result<Variable, Error> {
         let call = self.call;
         self.call(call, &[value])
     }
 
     /// Calls the same op with one argument changed, on another operand.
-    pub fn again_with(&mut self, key: &str, argument: Argument, value: Variable) -> Result<Variable, Error> {
+    pub(crate) fn again_with(
+        &mut self,
+        key: &str,
+        argument: Argument,
+        value: Variable,
+    ) -> Result<Variable, Error> {
         let call = self.call.clone().with(key, argument);
         self.call(&call, &[value])
     }
 
     /// Calls an op of one operand and a number: `add_scalar(value=0.5)`.
-    pub fn with_number(
+    pub(crate) fn with_number(
         &mut self,
         name: &str,
         key: &str,
@@ -188,7 +193,7 @@ impl<'a> GradientBuilder<'a> {
     }
 
     /// Multiplies `value` by a number.
-    pub fn scaled(&mut self, value: Variable, by: f64) -> Result<Variable, Error> {
+    pub(crate) fn scaled(&mut self, value: Variable, by: f64) -> Result<Variable, Error> {
         #[allow(clippy::float_cmp, reason = "multiplying by one changes nothing")]
         if by == 1.0 {
             return Ok(value);
@@ -197,7 +202,7 @@ impl<'a> GradientBuilder<'a> {
     }
 
     /// Reshapes `value` to a shape with equally many elements.
-    pub fn reshaped(&mut self, value: Variable, shape: &[usize]) -> Result<Variable, Error> {
+    pub(crate) fn reshaped(&mut self, value: Variable, shape: &[usize]) -> Result<Variable, Error> {
         if self.shape(value) == shape {
             return Ok(value);
         }
@@ -213,12 +218,12 @@ impl<'a> GradientBuilder<'a> {
     }
 
     /// Calls an op along a dim: `cat(dim=1)`.
-    pub fn along(&mut self, name: &str, dim: usize, operands: &[Variable]) -> Result<Variable, Error> {
+    pub(crate) fn along(&mut self, name: &str, dim: usize, operands: &[Variable]) -> Result<Variable, Error> {
         self.call(&along(name, dim), operands)
     }
 
     /// Returns `length` indices of a dim, beginning at `start`.
-    pub fn narrowed(
+    pub(crate) fn narrowed(
         &mut self,
         value: Variable,
         dim: usize,
@@ -230,12 +235,17 @@ impl<'a> GradientBuilder<'a> {
     }
 
     /// Permutes the dims.
-    pub fn permuted(&mut self, value: Variable, dims: &[usize]) -> Result<Variable, Error> {
+    pub(crate) fn permuted(&mut self, value: Variable, dims: &[usize]) -> Result<Variable, Error> {
         self.call(&OpCall::new("permute").with("dims", numbers(dims)), &[value])
     }
 
     /// Returns the sum over these dims, which stay with size 1 if `keepdim` is set.
-    pub fn summed(&mut self, value: Variable, dims: &[usize], keepdim: bool) -> Result<Variable, Error> {
+    pub(crate) fn summed(
+        &mut self,
+        value: Variable,
+        dims: &[usize],
+        keepdim: bool,
+    ) -> Result<Variable, Error> {
         if dims.is_empty() {
             return Ok(value);
         }
@@ -246,13 +256,13 @@ impl<'a> GradientBuilder<'a> {
     }
 
     /// Reduces over these dims, which stay with size 1.
-    pub fn folded(&mut self, name: &str, value: Variable, dims: &[usize]) -> Result<Variable, Error> {
+    pub(crate) fn folded(&mut self, name: &str, value: Variable, dims: &[usize]) -> Result<Variable, Error> {
         let call = OpCall::new(name).with("dims", numbers(dims)).with("keepdim", Argument::Flag(true));
         self.call(&call, &[value])
     }
 
     /// Returns zeros like the first input, with values written by an index along a dim.
-    pub fn written(
+    pub(crate) fn written(
         &mut self,
         name: &str,
         dim: usize,
@@ -264,7 +274,7 @@ impl<'a> GradientBuilder<'a> {
     }
 
     /// Broadcasts `value` to this shape.
-    pub fn expanded(&mut self, value: Variable, shape: &[usize]) -> Result<Variable, Error> {
+    pub(crate) fn expanded(&mut self, value: Variable, shape: &[usize]) -> Result<Variable, Error> {
         if self.shape(value) == shape {
             return Ok(value);
         }
@@ -272,7 +282,7 @@ impl<'a> GradientBuilder<'a> {
     }
 
     /// Sums `value` to `shape`, over the dims along which a tensor of that shape was broadcast.
-    pub fn fitted(&mut self, value: Variable, shape: &[usize]) -> Result<Variable, Error> {
+    pub(crate) fn fitted(&mut self, value: Variable, shape: &[usize]) -> Result<Variable, Error> {
         let has = self.shape(value).to_vec();
         let Some(more) = has.len().checked_sub(shape.len()) else { return self.reshaped(value, shape) };
         let repeated = (0..has.len()).filter(|&d| d < more || (shape[d - more] == 1 && has[d] != 1));
@@ -283,7 +293,7 @@ impl<'a> GradientBuilder<'a> {
     }
 
     /// Adds the calls of a body on these values, and returns the variables of its outputs.
-    pub fn spliced(&mut self, body: &Composite, inputs: &[Variable]) -> Result<Vec<Variable>, Error> {
+    pub(crate) fn spliced(&mut self, body: &Composite, inputs: &[Variable]) -> Result<Vec<Variable>, Error> {
         let mut values = inputs.to_vec();
         for (call, takes, _) in body.calls() {
             let operands: Vec<Variable> = takes.iter().map(|&v| values[v]).collect();

@@ -215,11 +215,13 @@ impl OpTable {
     }
 
     /// The names of the ops that have a separate formula, in order.
+    #[doc(hidden)]
     pub fn gradients(&self) -> impl Iterator<Item = &str> {
         self.gradients.keys().map(String::as_str)
     }
 
     /// Returns `true` if an op has a separate formula.
+    #[doc(hidden)]
     pub fn has_gradient(&self, name: &str) -> bool {
         self.gradients.contains_key(name)
     }

@@ -53,6 +53,7 @@ type Ids = SmallVec<[u64; 6]>;
 /// # Ok::<(), reshard_ops::Error>(())
 /// ```
 #[derive(Debug)]
+#[doc(hidden)]
 pub struct PropagationCache {
     propagator: Propagator,
     by_value: Table<u64, Arc<Answer>>,

@@ -37,6 +37,7 @@ impl OpSharding {
     }
 
     /// Returns the plan of an operand; `None` for one that is not redistributed or does not exist.
+    #[doc(hidden)]
     pub fn plan(&self, operand: OperandIndex) -> Option<&Plan> {
         match operand {
             OperandIndex::Input(i) => self.plans.get(i)?.as_deref(),
@@ -96,6 +97,7 @@ impl OpSharding {
     }
 
     /// The number of communicating steps of all plans.
+    #[doc(hidden)]
     pub fn communicating_steps(&self) -> usize {
         self.redistributions().map(|(_, p)| p.communicating_steps()).sum()
     }
@@ -106,6 +108,7 @@ impl OpSharding {
     }
 
     /// Returns one line for each input: its current and its required sharding.
+    #[doc(hidden)]
     pub fn describe(&self, inputs: &[Operand]) -> Vec<String> {
         let line = |(i, (x, to)): (usize, (&Operand, &Sharding))| match &self.plans[i] {
             None => format!("input {i}   {x}   stays"),

@@ -25,6 +25,7 @@ use reshard_sharding::{Mesh, Sharding};
 
 /// A value of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[doc(hidden)]
 pub struct Value(usize);
 
 #[derive(Clone, Debug)]
@@ -71,6 +72,7 @@ struct Known {
 /// # Ok::<(), reshard_ops::Error>(())
 /// ```
 #[derive(Clone, Debug)]
+#[doc(hidden)]
 pub struct Graph {
     mesh: Mesh,
     values: Vec<Known>,
@@ -247,6 +249,7 @@ fn no_value(value: Value) -> Error {
 
 /// One redistribution that a graph needs.
 #[derive(Clone, Debug)]
+#[doc(hidden)]
 pub struct Communication {
     /// The operand, its op's index from 0, and its name; `None` for a constraint on an input of the graph.
     pub at: Option<(OperandIndex, usize, String)>,
@@ -279,6 +282,7 @@ impl fmt::Display for Communication {
 
 /// The result of a propagation through a graph.
 #[derive(Clone, Debug)]
+#[doc(hidden)]
 pub struct Propagation {
     shardings: Vec<Option<Sharding>>,
     communications: Vec<Communication>,

@@ -40,6 +40,7 @@ impl Operand {
 
     /// Marks the operand as having no negative element.
     #[must_use]
+    #[doc(hidden)]
     pub fn nonnegative(self) -> Operand {
         Operand { nonnegative: true, ..self }
     }

@@ -81,6 +81,7 @@ impl Propagator {
     }
 
     /// The planner, whose costs are minimized.
+    #[doc(hidden)]
     pub fn planner(&self) -> &Planner {
         &self.planner
     }
@@ -94,8 +95,8 @@ impl Propagator {
     /// fewer. The bytes of outputs use the dtype of the first input of real or complex numbers, or else of
     /// the first input.
     ///
-    /// A tensor into which the op writes ([`Op::in_place_inputs`]) is not redistributed, and the values written into
-    /// it have its sharding. If no strategy allows that, the error names what to redistribute first.
+    /// A tensor into which the op writes, in place or as `out`, is not redistributed, and the values written
+    /// into it have its sharding. If no strategy allows that, the error names what to redistribute first.
     pub fn propagate(
         &self,
         op: &Op,

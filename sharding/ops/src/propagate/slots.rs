@@ -31,6 +31,7 @@ use reshard_sharding::{Mesh, Placement, ReduceOp, Sharding, SubAxis};
 /// # Ok::<(), reshard_ops::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[doc(hidden)]
 pub enum ShardKind {
     /// `S(d)`.
     Plain,

@@ -47,6 +47,7 @@ pub struct TypedStrategy {
 
 /// The request for the [typed strategies](Propagator::typed) of an op.
 #[derive(Clone, Copy, Debug)]
+#[doc(hidden)]
 pub struct TypedStrategyQuery<'a> {
     /// For each input, its available shardings (at least one); strategies use the kinds of shards in them.
     pub inputs: &'a [Vec<Sharding>],
@@ -80,6 +81,7 @@ impl Propagator {
     /// ```
     ///
     /// Fails for operands that are not the op's, as [`Propagator::propagate`] does.
+    #[doc(hidden)]
     pub fn typed(
         &self,
         op: &Op,

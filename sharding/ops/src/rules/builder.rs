@@ -72,6 +72,7 @@ impl RuleBuilder {
 
     /// Adds `count` inputs, all with these dims.
     #[must_use]
+    #[doc(hidden)]
     pub fn inputs(mut self, count: usize, dims: impl IntoIterator<Item = impl Into<Dim>>) -> RuleBuilder {
         self.inputs.extend(std::iter::repeat_n(listed(dims), count));
         self
@@ -86,7 +87,11 @@ impl RuleBuilder {
 
     /// Adds `count` outputs, all with these dims.
     #[must_use]
-    pub fn outputs(mut self, count: usize, dims: impl IntoIterator<Item = impl Into<Dim>>) -> RuleBuilder {
+    pub(crate) fn outputs(
+        mut self,
+        count: usize,
+        dims: impl IntoIterator<Item = impl Into<Dim>>,
+    ) -> RuleBuilder {
         self.outputs.extend(std::iter::repeat_n(listed(dims), count));
         self
     }
@@ -100,7 +105,7 @@ impl RuleBuilder {
 
     /// Sets the role of several factors.
     #[must_use]
-    pub fn roles(self, factors: impl IntoIterator<Item = char>, role: FactorKind) -> RuleBuilder {
+    pub(crate) fn roles(self, factors: impl IntoIterator<Item = char>, role: FactorKind) -> RuleBuilder {
         factors.into_iter().fold(self, |rule, factor| rule.role(factor, role))
     }
 

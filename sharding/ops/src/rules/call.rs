@@ -122,6 +122,7 @@ impl OpCall {
     /// assert_eq!(call.parts(), ("each[4:1] sum".to_owned(), vec!["dims=[0]".to_owned()]));
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn parts(&self) -> (String, Vec<String>) {
         match self {
             OpCall::Rule(rule) => (rule.to_string(), Vec::new()),
@@ -157,6 +158,7 @@ impl OpCall {
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
     #[must_use]
+    #[doc(hidden)]
     pub fn folded(&self, more: &[usize]) -> OpCall {
         let Some(key) = self.argument("key") else { return self.clone() };
         let more = more.iter().map(|&n| n as i64);

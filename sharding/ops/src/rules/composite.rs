@@ -104,6 +104,7 @@ impl Composite {
     }
 
     /// The indices of its outputs among the values.
+    #[doc(hidden)]
     pub fn output_values(&self) -> &[usize] {
         &self.outputs
     }

@@ -57,6 +57,7 @@ impl Vmapped {
     /// Returns the call on each slice of operands that have these of the dims.
     ///
     /// Fails for operands that list another number of dims, and if no operand has a dim.
+    #[doc(hidden)]
     pub fn new(sizes: &[usize], has: &[Vec<bool>], call: &OpCall) -> Result<Vmapped, Error> {
         let each = Vmapped {
             sizes: sizes.to_vec(),
@@ -84,16 +85,19 @@ impl Vmapped {
     }
 
     /// The sizes of the dims over which it is made.
+    #[doc(hidden)]
     pub fn sizes(&self) -> &[usize] {
         &self.sizes
     }
 
     /// For each operand, the dims that it has.
+    #[doc(hidden)]
     pub fn operands(&self) -> impl Iterator<Item = &[bool]> {
         self.has.iter().map(SmallVec::as_slice)
     }
 
     /// Returns the number of the dims that an operand has; they are its first.
+    #[doc(hidden)]
     pub fn dims_of(&self, operand: usize) -> usize {
         self.has.get(operand).map_or(0, |has| count(has))
     }
@@ -216,6 +220,7 @@ impl Vmapped {
     }
 
     /// Returns a body with every call made on each slice; `None` if an output of the body lacks a dim.
+    #[doc(hidden)]
     pub fn over(&self, body: &Composite) -> Option<Composite> {
         let all = self.union(&self.has);
         let (body, outputs) = self.body(body, &self.has);

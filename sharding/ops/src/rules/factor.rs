@@ -26,6 +26,7 @@ pub enum FactorKind {
 /// All operands that carry a factor are always split equally. One strategy splits them with one placeholder,
 /// which is filled with one kind, so a plain shard is never combined with a strided one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[doc(hidden)]
 pub enum Slicing {
     /// Any split, uneven ones too.
     #[default]
@@ -36,6 +37,7 @@ pub enum Slicing {
 
 /// One factor of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[doc(hidden)]
 pub struct Factor {
     /// Its letter.
     pub name: char,
@@ -77,6 +79,7 @@ impl Dim {
     }
 
     /// Its factors; none for `...` and `*`.
+    #[doc(hidden)]
     pub fn factors(&self) -> &[char] {
         match self {
             Dim::Factors(list) => list,

@@ -200,6 +200,7 @@ impl Op {
     /// assert_eq!(op("add.out", &[&[8, 6], &[6], &[8, 6]])?.in_place_inputs(), [(2, 0)]);
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn in_place_inputs(&self) -> Vec<(usize, usize)> {
         let pairs = self.bound().map_or(&[][..], |b| &b.written);
         pairs.iter().map(|&(i, o)| (i.into(), o.into())).collect()
@@ -218,6 +219,7 @@ impl Op {
     /// assert_eq!(more.strategies().len(), clone.strategies().len() + 1);
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn with_norms(&self, exponents: &[Exponent]) -> Result<Op, Error> {
         let (Some(bound), Some(rule)) = (self.bound(), self.rule()) else { return Ok(self.clone()) };
         let inputs: Vec<&[usize]> = self.0.inputs.iter().map(Vec::as_slice).collect();
@@ -233,7 +235,7 @@ impl Op {
     /// Only such tensors become partial values of a norm without communication. Outputs that a rule leaves as
     /// partial norms need not be marked.
     #[must_use]
-    pub fn with_nonnegative_outputs(&self) -> Op {
+    pub(crate) fn with_nonnegative_outputs(&self) -> Op {
         let Inner { hash, name, inputs, outputs, body, rule, .. } = &*self.0;
         Op(Arc::new(Inner {
             hash: *hash,
@@ -266,6 +268,7 @@ impl Op {
     /// Returns `true` if the op only regroups digits.
     ///
     /// Then its axes are not independent and it has no strategies of one axis.
+    #[doc(hidden)]
     pub fn is_view(&self) -> bool {
         self.0.body == Body::View
     }
@@ -283,6 +286,7 @@ impl Op {
     /// assert!(!op("mm", &[&[4, 4], &[4, 4]])? && !op("sum(dims=[0])", &[&[4]])?);
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn is_elementwise(&self) -> bool {
         let Some(bound) = self.bound() else { return false };
         let Some((first, others)) = bound.dims.split_first() else { return false };

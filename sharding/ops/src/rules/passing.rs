@@ -64,9 +64,10 @@ impl<const N: usize> From<[usize; N]> for Operands {
 /// Inputs that are not listed are replicated. Where the rule itself has a reduction, only partial values of
 /// that reduction pass: `max_j min_r x` is not `min_r max_j x`.
 ///
-/// Norms have many exponents. The rows of a selecting op name the exponent 2; rows of others are made when an
-/// input holds such partial values ([`Op::with_norms`](super::Op::with_norms)).
+/// Norms have many exponents. The rows of a selecting op name the exponent 2; propagation adds rows
+/// of others when an input holds such partial values.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum PartialRule {
     /// Sums and averages, of all listed inputs at once.
     Linear(Operands),

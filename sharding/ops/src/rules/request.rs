@@ -46,7 +46,7 @@ impl BoundCall<'_> {
     }
 
     /// The number of inputs, if it is one of these.
-    pub fn inputs_of(&self, allowed: core::ops::RangeInclusive<usize>) -> Result<usize, Error> {
+    pub(crate) fn inputs_of(&self, allowed: core::ops::RangeInclusive<usize>) -> Result<usize, Error> {
         let n = self.inputs.len();
         if allowed.contains(&n) {
             return Ok(n);

@@ -58,6 +58,7 @@ pub(super) struct Listed {
 
 /// Factors tied to dims.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[doc(hidden)]
 pub struct Equation {
     /// The factors, in the order in which they first appear: outputs' first, then the others.
     pub factors: Vec<Factor>,
@@ -79,6 +80,7 @@ impl Rule {
     /// The op has to know its region for none of them; in a text, `?0 -> ?0 region` declares a region.
     ///
     /// Fails unless all have the same number of operands, and if one refers to factors.
+    #[doc(hidden)]
     pub fn from_strategies(list: Vec<Strategy>) -> Result<Rule, Error> {
         Rule::listed(list.into_iter().map(|strategy| Listed { strategy, region: false }).collect())
     }
@@ -108,6 +110,7 @@ impl Rule {
     }
 
     /// The equation, unless it is a list.
+    #[doc(hidden)]
     pub fn equation(&self) -> Option<&Equation> {
         match &*self.0 {
             Form::Equation(e) => Some(e),

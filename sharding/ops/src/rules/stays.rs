@@ -25,6 +25,7 @@ impl Op {
     /// assert!(op.is_local_noop(&[1, 8], &[8]) && !op.is_local_noop(&[2, 8], &[8]));
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn is_local_noop(&self, takes: &[usize], makes: &[usize]) -> bool {
         if self.is_view() {
             return true;

@@ -249,6 +249,7 @@ impl OpTable {
     }
 
     /// The body of a composite; none of other ops.
+    #[doc(hidden)]
     pub fn composite(&self, name: &str) -> Option<&Composite> {
         match self.entries.get(name)? {
             Entry::Composite(body) => Some(body),

@@ -43,6 +43,7 @@ impl Strategy {
     /// ```
     ///
     /// `None` if it names partial values of anything but sums.
+    #[doc(hidden)]
     pub fn transposed(&self) -> Option<Strategy> {
         let duals = |parts: &[OperandPlacement]| {
             parts.iter().map(OperandPlacement::dual).collect::<Option<Vec<OperandPlacement>>>()

@@ -16,7 +16,7 @@ pub enum DimOf {
 
 impl DimOf {
     /// Returns the number of dims that can be named, for a first input of `rank` dims.
-    pub fn count(self, rank: usize) -> usize {
+    pub(crate) fn count(self, rank: usize) -> usize {
         match self {
             DimOf::Input => rank,
             DimOf::New => rank + 1,
@@ -82,7 +82,7 @@ fn of_at_least(least: Option<i64>) -> String {
 
 impl ParameterKind {
     /// Describes an argument of this type: "a whole number of at least 1".
-    pub fn meaning(&self) -> String {
+    pub(crate) fn meaning(&self) -> String {
         match self {
             ParameterKind::Dim(DimOf::Input) => "a whole number, the dim".to_owned(),
             ParameterKind::Dim(DimOf::New) => "a whole number, the position of the new dim".to_owned(),

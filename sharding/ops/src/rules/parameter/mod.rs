@@ -62,6 +62,7 @@ impl Parameter {
     /// Returns a parameter.
     ///
     /// Fails for a name that a call cannot express, and for a default that is not of the kind.
+    #[doc(hidden)]
     pub fn new(name: &str, kind: ParameterKind, default: DefaultValue) -> Result<Parameter, Error> {
         let reason = if !kind::is_word(name) || !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
             Some("a name must be letters, digits and `_`, and begin with a letter".to_owned())
@@ -121,6 +122,7 @@ impl Parameters {
     /// Returns these parameters.
     ///
     /// Fails for a repeated name, and for a default that names a parameter that is not an earlier one.
+    #[doc(hidden)]
     pub fn new(list: impl IntoIterator<Item = Parameter>) -> Result<Parameters, Error> {
         let mut known: Vec<Parameter> = Vec::new();
         for p in list {

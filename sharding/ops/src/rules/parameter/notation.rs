@@ -41,6 +41,7 @@ impl fmt::Display for Parameter {
 
 impl Parameter {
     /// Returns the default as it is written: `-1`, `all`, `none`; `None` if the argument is required.
+    #[doc(hidden)]
     pub fn default_text(&self) -> Option<String> {
         match &self.default {
             DefaultValue::Required => None,
