@@ -46,23 +46,23 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod along;
+mod comm_dtype;
 mod decompose;
 mod elaborate;
 mod error;
 mod gradient;
 mod graph;
 mod keys;
+mod local_type;
 mod meshes;
 mod notation;
-mod passes;
 mod program;
 mod rates;
-mod region;
 mod repeat;
 mod report;
 pub mod schedule;
-mod wire;
+mod shard_map;
+mod transforms;
 
 pub use elaborate::{ImplicitRedistribution, ShardingSolver};
 pub use error::Error;
@@ -70,9 +70,9 @@ pub use graph::{Graph, ValueId};
 pub use meshes::Meshes;
 pub use program::{Program, RedistributionRef, Statement, Value};
 pub use rates::ComputeRates;
-pub use region::{DimSlices, LocalType, ShardMap, ShardMapValue};
 pub use report::{
     CommCost, CommScope, Pass, Peak, PerPass, RedistributionReport, Report, StepReport, ValueClass,
     ValueReport,
 };
 pub use reshard_sharding::ErrorKind;
+pub use shard_map::{DimSlices, LocalType, ShardMap, ShardMapValue};

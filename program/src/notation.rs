@@ -35,11 +35,11 @@ use reshard_ops::rules::OpTable;
 use reshard_sharding::{Mesh, ShardingType};
 
 use crate::Error;
-use crate::along;
 use crate::graph::{Graph, ValueId, gradient_name};
+use crate::local_type;
 use crate::notation::assigned::{Assigned, From};
-use crate::region::Regions;
 use crate::repeat::{Block, Scope};
+use crate::shard_map::Regions;
 
 /// The maximum length of a program text, in bytes.
 const LONGEST: usize = 1 << 26;
@@ -334,7 +334,7 @@ fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> R
         (From::Value(from), [(name, Some(text))]) => {
             let from = scope.takes(graph, from)?;
             let (text, via) = wire_of(text)?;
-            if let Some(along) = along::read(text, graph.mesh())? {
+            if let Some(along) = local_type::read(text, graph.mesh())? {
                 return graph.moved_along(from, &scope.makes(name, false), along, via).map(|_| ());
             }
             let is = read(graph, scope, name, graph.shape(from), text)?;

@@ -71,7 +71,7 @@ impl<'t> Block<'t> {
 
     /// Adds a line.
     pub(crate) fn add(&mut self, number: usize, line: &'t str) {
-        if crate::region::begins(line).is_some() {
+        if crate::shard_map::begins(line).is_some() {
             self.regions += 1;
         } else if line == "end" {
             self.regions -= 1;

@@ -7,13 +7,13 @@ use reshard_sharding::ShardingType;
 use rustc_hash::FxHashMap;
 
 use crate::Error;
+use crate::comm_dtype;
 use crate::elaborate::moves::{TypeId, Types, plan_error};
 use crate::elaborate::search::Shared;
 use crate::elaborate::segment::{Facts, Segment};
 use crate::elaborate::{ShardingSolver, made_later};
 use crate::graph::{Graph, GraphStatement, ValueId};
 use crate::program::{Program, Statement, stem};
-use crate::wire;
 
 impl Segment<'_> {
     /// Adds the statements of the chosen strategies; returns the compute cost in picoseconds.
@@ -186,7 +186,7 @@ fn moved_via(
     let Some(via) = via else { return moved(elaborator, program, types, from, to, name) };
     let (mut from, is) = (from, &types.get(to).clone());
     let dtype = program.get(from).dtype;
-    if let Some(middle) = wire::between(&elaborator.planner, &program.get(from).ty, is, via)? {
+    if let Some(middle) = comm_dtype::between(&elaborator.planner, &program.get(from).ty, is, via)? {
         let middle = ShardingType { gradient: middle.gradient.filter(|_| is.gradient.is_some()), ..middle };
         let name = program.fresh(stem(name), graph);
         from = through(elaborator, program, from, (middle, dtype, via), &name)?;
@@ -203,7 +203,7 @@ fn through(
     name: &str,
 ) -> Result<ValueId, Error> {
     let source = program.get(from);
-    let plan = |a, b| match wire::plan(&elaborator.planner, a, b, dtype, via) {
+    let plan = |a, b| match comm_dtype::plan(&elaborator.planner, a, b, dtype, via) {
         Ok((_, plan)) => Ok(Arc::new(plan)),
         Err(Error::Ops { error, .. }) => Err(Error::of(&source.name, error)),
         Err(e) => Err(e),

@@ -14,10 +14,10 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::Error;
-use crate::along::{self, Along};
+use crate::comm_dtype;
 use crate::elaborate::at_hand::{AtHand, Sets};
 use crate::elaborate::implicit::ImplicitRedistribution;
-use crate::wire;
+use crate::local_type::{self, Along};
 
 /// An interned type of tensors with one element type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -189,7 +189,7 @@ impl Types {
         via: Option<DType>,
     ) -> Option<(TypeId, u64)> {
         let (dtype, is) = &self.list[from.0 as usize];
-        let (dtype, is) = (*dtype, Arc::new(along::put(partly, is)?));
+        let (dtype, is) = (*dtype, Arc::new(local_type::put(partly, is)?));
         let to = self.id(dtype, is);
         Some((to, self.price_via(from, to, via)?))
     }
@@ -350,7 +350,7 @@ impl Types {
         if let Some(&known) = self.wires.get(&(from, to, via)) {
             return known;
         }
-        let cost = wire::priced(&self.planner, self.get(from), self.get(to), via);
+        let cost = comm_dtype::priced(&self.planner, self.get(from), self.get(to), via);
         self.wires.insert((from, to, via), cost);
         cost
     }

@@ -1,7 +1,7 @@
 //! Errors of the solver: the reason why there is no program, and the lines to write.
 
 use crate::Error;
-use crate::along::{self, Along};
+use crate::comm_dtype;
 use crate::elaborate::ShardingSolver;
 use crate::elaborate::at_hand::AtHand;
 use crate::elaborate::implicit::ImplicitRedistribution;
@@ -9,8 +9,8 @@ use crate::elaborate::moves::{TypeId, Types};
 use crate::elaborate::search::{Frontier, Step};
 use crate::elaborate::ways::Way;
 use crate::graph::{Given, Graph, GraphStatement, ValueId};
+use crate::local_type::{self, Along};
 use crate::notation::call_text;
-use crate::wire;
 use reshard_kernels::DType;
 use reshard_ops::rules::OpCall;
 use reshard_sharding::{Mesh, Sharding, ShardingType};
@@ -29,7 +29,7 @@ pub(crate) fn no_plan(
         .map(|id| types.get(id).clone());
     let wanted = graph.constraint(to);
     if let (Some(via), Some(a), Some(b)) = (via, &is, wanted)
-        && let Err(e) = wire::plan(&elaborator.planner, &a.value, &b.value, graph.dtype(from), via)
+        && let Err(e) = comm_dtype::plan(&elaborator.planner, &a.value, &b.value, graph.dtype(from), via)
     {
         return e;
     }
@@ -57,7 +57,7 @@ pub(crate) fn no_part(
     let first = frontier.first();
     let at_hand = first.as_ref().map_or(&[][..], |s| types.sets.of(frontier.of(s, from.0)));
     let is: Vec<String> = at_hand.iter().map(|&id| graph.meshes.type_text(types.get(id))).collect();
-    let wanted = along::written(partly, graph.mesh());
+    let wanted = local_type::written(partly, graph.mesh());
     let name = graph.name(from);
     Error::Graph {
         reason: format!(

@@ -31,7 +31,6 @@ use reshard_planner::internal::is_stopped;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::along::Along;
 use crate::elaborate::ahead::{Ahead, Takers};
 use crate::elaborate::at_hand::{AtHand, Outside};
 use crate::elaborate::implicit::ImplicitRedistribution;
@@ -42,6 +41,7 @@ use crate::elaborate::numbered::Numbered;
 use crate::elaborate::outcomes::Outcome;
 use crate::elaborate::states::{Candidate, Decided, Held, Operands, Reached, State, cheapest_first, merged};
 use crate::elaborate::ways::Looked;
+use crate::local_type::Along;
 
 /// The states after a statement.
 #[derive(Debug)]

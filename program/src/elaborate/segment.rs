@@ -11,7 +11,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 
 use crate::Error;
-use crate::along::Partly;
 use crate::elaborate::ahead::Course;
 use crate::elaborate::at_hand::AtHand;
 use crate::elaborate::flows::{Differentiable, Flows};
@@ -22,6 +21,7 @@ use crate::elaborate::search::{Frontier, Shared, Step};
 use crate::elaborate::ways::{self, Asked, OfList, Ways};
 use crate::elaborate::{ShardingSolver, made_later, refusal};
 use crate::graph::{Given, Graph, GraphStatement, ValueId};
+use crate::local_type::Partly;
 use crate::program::{Program, Statement};
 
 /// The statements between two gradients.

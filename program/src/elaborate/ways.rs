@@ -10,10 +10,10 @@ use reshard_sharding::{Mesh, Sharding, ShardingType};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::along::{self, Partly};
 use crate::elaborate::at_hand::{AtHand, Sets};
 use crate::elaborate::memo::Known;
 use crate::elaborate::moves::{TypeId, Types};
+use crate::local_type::{self, Partly};
 use crate::{ComputeRates, Error};
 
 /// A strategy of an op, with its cost.
@@ -185,7 +185,7 @@ impl Ways {
             if !given.is_empty() && !operands().map(|is| &is.value).eq(&given) {
                 continue;
             }
-            if !operands().zip(along).all(|(is, partly)| along::holds(partly, is)) {
+            if !operands().zip(along).all(|(is, partly)| local_type::holds(partly, is)) {
                 continue;
             }
             let mut ids = |list: &[Arc<ShardingType>], dtypes: &[DType]| -> SmallVec<[TypeId; 4]> {

@@ -6,9 +6,9 @@ use reshard_kernels::DType;
 use reshard_sharding::ShardingType;
 
 use crate::Error;
-use crate::along::{self, Partly};
+use crate::comm_dtype;
 use crate::graph::{Graph, GraphStatement, ValueId};
-use crate::wire;
+use crate::local_type::{self, Partly};
 
 impl Graph {
     /// Adds a redistribution: the same tensor in another type.
@@ -48,7 +48,7 @@ impl Graph {
         via: Option<DType>,
     ) -> Result<ValueId, Error> {
         let (dtype, shape) = (self.dtype(from), self.shape(from).to_vec());
-        via.map_or(Ok(()), |via| wire::check(name, dtype, via))?;
+        via.map_or(Ok(()), |via| comm_dtype::check(name, dtype, via))?;
         let to = self.named(name, dtype, &shape)?;
         self.constrain(to, is)?;
         self.push(GraphStatement::Move { from, to, along: Partly::new(), via })?;
@@ -85,10 +85,10 @@ impl Graph {
         via: Option<DType>,
     ) -> Result<ValueId, Error> {
         let (dtype, shape) = (self.dtype(from), self.shape(from).to_vec());
-        if let Some(is) = along::whole(&along, self.mesh(), &shape) {
+        if let Some(is) = local_type::whole(&along, self.mesh(), &shape) {
             return self.redistribute_as(from, name, is, via);
         }
-        via.map_or(Ok(()), |via| wire::check(name, dtype, via))?;
+        via.map_or(Ok(()), |via| comm_dtype::check(name, dtype, via))?;
         let to = self.named(name, dtype, &shape)?;
         self.push(GraphStatement::Move { from, to, along, via })?;
         Ok(to)

@@ -4,8 +4,8 @@ use reshard_kernels::DType;
 use reshard_ops::rules::{Op, OpCall};
 use reshard_sharding::Sharding;
 
-use crate::along::Partly;
 use crate::graph::ValueId;
+use crate::local_type::Partly;
 
 /// The required placement of an operand in a given strategy.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,8 +1,8 @@
 //! Given strategies of ops, whole or along some axes.
 
 use crate::Error;
-use crate::along::{self, Partly};
 use crate::graph::{Given, Graph, GraphStatement, ValueId};
+use crate::local_type::{self, Partly};
 
 impl Graph {
     /// Sets the strategy of the op that computes a value: the shardings of its inputs and outputs.
@@ -49,7 +49,7 @@ impl Graph {
         let mesh = self.mesh();
         let given: Result<Vec<Given>, Error> = operands
             .map(|(&v, text)| {
-                if let Some(partly) = along::read(text, mesh)? {
+                if let Some(partly) = local_type::read(text, mesh)? {
                     return Ok(Given::Along(partly));
                 }
                 let name = format!("the strategy of {call}, {}", self.name(v));
@@ -66,11 +66,11 @@ impl Graph {
     /// Sets the strategy of the op that computes a value along some axes.
     pub(crate) fn strategy_along(&mut self, value: ValueId, operands: Vec<Partly>) {
         let made = |s: &GraphStatement| s.makes().contains(&value);
-        let whole = |(v, partly): (&ValueId, Partly)| match along::whole(&partly, self.mesh(), self.shape(*v))
-        {
-            Some(is) => Given::Whole(Box::new(is.value)),
-            None => Given::Along(partly),
-        };
+        let whole =
+            |(v, partly): (&ValueId, Partly)| match local_type::whole(&partly, self.mesh(), self.shape(*v)) {
+                Some(is) => Given::Whole(Box::new(is.value)),
+                None => Given::Along(partly),
+            };
         let Some(at) = self.statements.iter().rposition(made) else { return };
         let GraphStatement::Op { inputs, outputs, .. } = &self.statements[at] else { return };
         let given = inputs.iter().chain(outputs).zip(operands).map(whole).collect();

@@ -6,8 +6,8 @@ use reshard_kernels::DType;
 use reshard_ops::rules::OpCall;
 use reshard_sharding::ShardingType;
 
-use crate::along;
 use crate::graph::{Given, Graph, GraphStatement, ValueId, gradient_name};
+use crate::local_type;
 
 impl fmt::Display for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -61,7 +61,7 @@ impl Graph {
                 let made = std::slice::from_ref(to);
                 f.write_str(&self.results_text(made, &[self.dtype(*to)], &self.results(made, marked)))?;
                 if !along.is_empty() {
-                    write!(f, ": {}", along::written(along, self.mesh()))?;
+                    write!(f, ": {}", local_type::written(along, self.mesh()))?;
                 }
                 if let Some(via) = via {
                     write!(f, " via {via}")?;
@@ -101,7 +101,7 @@ impl Graph {
     pub(crate) fn given(&self, given: &Given) -> String {
         match given {
             Given::Whole(is) => self.meshes.written_value(is),
-            Given::Along(partly) => along::written(partly, self.mesh()),
+            Given::Along(partly) => local_type::written(partly, self.mesh()),
         }
     }
 

@@ -14,9 +14,9 @@
 use core::fmt;
 
 use crate::graph::ValueId;
-use crate::passes::again::{Again, Forward, Line};
 use crate::program::{Program, Statement};
 use crate::report::build::{Known, local_bytes};
+use crate::transforms::rematerialize::{Again, Forward, Line};
 
 /// The purpose of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

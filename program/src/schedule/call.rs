@@ -8,9 +8,9 @@ use reshard_ops::rules::verify::ShardRegion;
 use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Region, Sharding};
 
+use crate::comm_dtype::is_narrower;
 use crate::program::{Statement, Value};
 use crate::schedule::build::refused;
-use crate::wire::is_narrower;
 use crate::{Error, Program};
 
 /// A rank's shard of a tensor: dense and row-major.

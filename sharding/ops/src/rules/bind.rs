@@ -25,13 +25,13 @@ use core::fmt;
 use smallvec::SmallVec;
 
 use crate::Error;
+use crate::rules::aliasing::OutputAliasing;
 use crate::rules::factor::{Dim, Slicing};
 use crate::rules::op::Brackets;
 use crate::rules::row::{Bound, BoundFactor, DimFactors, Entry, OperandDims, Row};
 use crate::rules::rule::{Equation, Rule};
 use crate::rules::sizes::Sizes;
 use crate::rules::strategy::{OperandPlacement, Strategy};
-use crate::rules::written::OutputAliasing;
 use reshard_sharding::Exponent;
 
 /// A rule and the input shapes to which it is bound.

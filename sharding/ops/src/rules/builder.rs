@@ -8,11 +8,11 @@
 use std::sync::Arc;
 
 use crate::Error;
+use crate::rules::aliasing::OutputAliasing;
 use crate::rules::factor::{Dim, Factor, FactorKind, Slicing};
-use crate::rules::passing::{Operands, PartialRule};
+use crate::rules::partial_rule::{Operands, PartialRule};
 use crate::rules::rule::{Equation, Form, Rule};
 use crate::rules::strategy::{OperandPlacement, Strategy};
-use crate::rules::written::OutputAliasing;
 use reshard_sharding::{Placement, ReduceOp};
 
 /// An equation under construction.

@@ -10,9 +10,9 @@ use core::fmt;
 use std::str::FromStr;
 
 use crate::Error;
-use crate::rules::each::Vmapped;
 use crate::rules::rule::Rule;
 use crate::rules::strategy::write_list;
+use crate::rules::vmapped::Vmapped;
 use reshard_sharding::internal::Cursor;
 
 /// An argument of a call, on which a rule, a shape or a result may depend.

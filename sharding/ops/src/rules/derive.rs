@@ -11,13 +11,13 @@
 use std::collections::BTreeSet;
 
 use crate::Error;
+use crate::rules::bound_call::BoundCall;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::call::OpCall;
 use crate::rules::composite::Composite;
 use crate::rules::factor::{Dim, FactorKind};
 use crate::rules::op::Op;
-use crate::rules::passing::PartialRule;
-use crate::rules::request::BoundCall;
+use crate::rules::partial_rule::PartialRule;
 use crate::rules::row::{Bound, Entry};
 use crate::rules::rule::Rule;
 use crate::rules::strategy::{OperandPlacement, Strategy};

@@ -18,12 +18,12 @@
 use core::fmt;
 
 use crate::Error;
+use crate::rules::aliasing::OutputAliasing;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::factor::{Dim, FactorKind, Slicing};
-use crate::rules::passing::{Operands, PartialRule};
+use crate::rules::partial_rule::{Operands, PartialRule};
 use crate::rules::rule::{Equation, Form, Listed, Rule};
 use crate::rules::strategy::Strategy;
-use crate::rules::written::OutputAliasing;
 use reshard_sharding::ReduceOp;
 use reshard_sharding::internal::Cursor;
 

@@ -5,10 +5,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::Error;
+use crate::rules::aliasing::OutputAliasing;
 use crate::rules::factor::{Dim, Factor, FactorKind};
-use crate::rules::passing::PartialRule;
+use crate::rules::partial_rule::PartialRule;
 use crate::rules::strategy::{OperandPlacement, Strategy};
-use crate::rules::written::OutputAliasing;
 use reshard_sharding::{Exponent, ReduceOp};
 
 /// An equation over factors, or an explicit list of strategies.

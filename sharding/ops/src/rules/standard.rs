@@ -9,6 +9,7 @@ mod special;
 
 pub(super) use parameters::PARAMETERS;
 
+use super::aliasing::OutputAliasing;
 use super::builder::RuleBuilder;
 use super::factor::Dim::{self, Rest};
 use super::factor::FactorKind;
@@ -16,7 +17,6 @@ use super::terms::{
     ALL, AVG, MAX, MIN, NORM2, P, PROD, R, affine, decreasing, increasing, linear, multilinear, row,
     selecting,
 };
-use super::written::OutputAliasing;
 
 use reshard_sharding::ReduceOp;
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use crate::Error;
 use crate::gradients::{Formula, Gradient, formulas};
+use crate::rules::bound_call::BoundCall;
 use crate::rules::call::OpCall;
 use crate::rules::composite::Composite;
 use crate::rules::derive::derive;
@@ -18,7 +19,6 @@ use crate::rules::families;
 use crate::rules::made::Made;
 use crate::rules::op::Op;
 use crate::rules::parameter::Parameters;
-use crate::rules::request::BoundCall;
 use crate::rules::rule::Rule;
 use crate::rules::standard;
 

@@ -1,6 +1,6 @@
 //! Short names for the passings of partial values, in which the table is written.
 
-use super::passing::{Operands, PartialRule};
+use super::partial_rule::{Operands, PartialRule};
 use super::strategy::{OperandPlacement, Strategy};
 use reshard_sharding::{Exponent, ReduceOp};
 

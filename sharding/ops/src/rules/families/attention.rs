@@ -1,10 +1,10 @@
 //! Scaled dot-product attention, with grouped heads and a mask.
 
 use crate::Error;
+use crate::rules::bound_call::BoundCall;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::factor::{Dim, FactorKind};
 use crate::rules::op::Op;
-use crate::rules::request::BoundCall;
 use crate::rules::terms::multilinear;
 
 /// `b(hg)qd,bhkd,bhke->b(hg)qe`: `g` queries share a head of keys and values.

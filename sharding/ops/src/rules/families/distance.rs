@@ -2,10 +2,10 @@
 
 use super::Family;
 use crate::Error;
+use crate::rules::bound_call::BoundCall;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::factor::{Dim, FactorKind};
 use crate::rules::op::Op;
-use crate::rules::request::BoundCall;
 use crate::rules::terms::multilinear;
 
 families! {

@@ -4,9 +4,9 @@
 //! elements are the same.
 
 use crate::Error;
+use crate::rules::bound_call::BoundCall;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::op::Op;
-use crate::rules::request::BoundCall;
 
 /// `->ab` of these sizes; elements depend on their position.
 pub(super) fn made(r: &BoundCall<'_>, shape: &[usize]) -> Result<Op, Error> {

@@ -1,11 +1,11 @@
 //! Indexing: the indexed tensor may be sharded, as a rank knows from its region the elements it lacks.
 
 use crate::Error;
+use crate::rules::bound_call::BoundCall;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::factor::{Dim, FactorKind};
 use crate::rules::op::Op;
-use crate::rules::passing::PartialRule;
-use crate::rules::request::BoundCall;
+use crate::rules::partial_rule::PartialRule;
 use crate::rules::standard::pointwise;
 use crate::rules::strategy::OperandPlacement;
 use crate::rules::terms::{

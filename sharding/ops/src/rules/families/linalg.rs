@@ -2,9 +2,9 @@
 
 use super::Family;
 use crate::Error;
+use crate::rules::bound_call::BoundCall;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::op::Op;
-use crate::rules::request::BoundCall;
 
 families! {
     "qr" ("") => |r| factored(r, "...ik,...kj", |m, n, k| vec![vec![m, k], vec![k, n]]);

@@ -1,11 +1,11 @@
 //! Losses: a pointwise op and a reduction of it.
 
 use crate::Error;
+use crate::rules::bound_call::BoundCall;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::factor::FactorKind;
 use crate::rules::op::Op;
-use crate::rules::passing::PartialRule;
-use crate::rules::request::BoundCall;
+use crate::rules::partial_rule::PartialRule;
 use crate::rules::standard::SCALAR;
 use reshard_sharding::ReduceOp;
 

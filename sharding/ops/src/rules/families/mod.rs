@@ -39,9 +39,9 @@ mod window;
 use reduce::NONE;
 
 use crate::Error;
+use crate::rules::bound_call::BoundCall;
 use crate::rules::factor::FactorKind;
 use crate::rules::op::Op;
-use crate::rules::request::BoundCall;
 use crate::rules::terms::{ALL, MAX, MIN, PROD, affine, linear, multilinear, row};
 use reshard_sharding::ReduceOp;
 

@@ -2,8 +2,8 @@
 
 use super::Family;
 use crate::Error;
+use crate::rules::bound_call::BoundCall;
 use crate::rules::op::Op;
-use crate::rules::request::BoundCall;
 
 families! {
     "native_batch_norm" ("eps: real >= 0 = 0.00001") => batch;

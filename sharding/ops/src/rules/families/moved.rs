@@ -5,10 +5,10 @@ use super::normalize::along;
 use super::pieces::cut;
 use super::reshape::{reorder, repeat_by};
 use crate::Error;
+use crate::rules::bound_call::BoundCall;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::factor::FactorKind;
 use crate::rules::op::Op;
-use crate::rules::request::BoundCall;
 use crate::rules::terms::{ALL, selecting};
 
 families! {

@@ -1,11 +1,11 @@
 //! Ops along dims in which every element depends on all others.
 
 use crate::Error;
+use crate::rules::bound_call::BoundCall;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::factor::{Dim, FactorKind};
 use crate::rules::op::Op;
-use crate::rules::passing::PartialRule;
-use crate::rules::request::BoundCall;
+use crate::rules::partial_rule::PartialRule;
 use crate::rules::terms::{AVG, P, R, affine, increasing, linear, multilinear, row};
 
 /// `ij->ij {j: replicate}`, with the given number of outputs.

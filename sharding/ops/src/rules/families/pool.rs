@@ -3,11 +3,11 @@
 use super::window::{extent, with_space};
 use super::{Family, POOL};
 use crate::Error;
+use crate::rules::bound_call::BoundCall;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::factor::Dim;
 use crate::rules::op::Op;
-use crate::rules::passing::PartialRule;
-use crate::rules::request::BoundCall;
+use crate::rules::partial_rule::PartialRule;
 use crate::rules::terms::{ALL, AVG, MAX, MIN, P, PROD, R, linear, row};
 
 const LP: &str =

@@ -1,11 +1,11 @@
 //! Products of matrices with further operands or batch dims.
 
 use crate::Error;
+use crate::rules::bound_call::BoundCall;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::factor::Dim::{self, Rest};
 use crate::rules::factor::FactorKind;
 use crate::rules::op::Op;
-use crate::rules::request::BoundCall;
 use crate::rules::standard::SCALAR;
 use crate::rules::terms::{ALL, P, affine, increasing, linear as together, row, s};
 

@@ -5,8 +5,8 @@
 
 use super::Family;
 use crate::Error;
+use crate::rules::bound_call::BoundCall;
 use crate::rules::op::Op;
-use crate::rules::request::BoundCall;
 
 families! {
     "rnn_tanh_cell" ("") => |r| cell(r, "bi,bk,hi,hk,h,h->bh {i: replicate, k: replicate, increasing(4,5)}");

@@ -1,11 +1,11 @@
 //! Reductions over given dims.
 
 use crate::Error;
+use crate::rules::bound_call::BoundCall;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::factor::{Dim, FactorKind};
 use crate::rules::op::Op;
-use crate::rules::passing::PartialRule;
-use crate::rules::request::BoundCall;
+use crate::rules::partial_rule::PartialRule;
 use crate::rules::terms::{self, row, s};
 use reshard_sharding::{Exponent, ReduceOp};
 

@@ -1,10 +1,10 @@
 //! Other shapes of the same elements.
 
 use crate::Error;
+use crate::rules::bound_call::BoundCall;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::factor::Dim;
 use crate::rules::op::Op;
-use crate::rules::request::BoundCall;
 use crate::rules::terms::{ALL, selecting};
 
 /// Returns a rule with one input and one output, whose elements are all elements of the input.

@@ -3,11 +3,11 @@
 use super::Family;
 use super::index::{added, copied, letters_but_k, looked_up, raised, scatter};
 use crate::Error;
+use crate::rules::bound_call::BoundCall;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::factor::{Dim, FactorKind};
 use crate::rules::op::Op;
-use crate::rules::passing::PartialRule;
-use crate::rules::request::BoundCall;
+use crate::rules::partial_rule::PartialRule;
 use crate::rules::terms::{
     ALL, MAX, MIN, PROD, R, affine, increasing, linear, multilinear, row, s, selecting,
 };

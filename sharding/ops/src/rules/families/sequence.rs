@@ -3,8 +3,8 @@
 use super::Family;
 use super::factory::{arange, drawn, made};
 use crate::Error;
+use crate::rules::bound_call::BoundCall;
 use crate::rules::op::Op;
-use crate::rules::request::BoundCall;
 
 const TRIANGLE: &str = "rows: number >= 0, columns: number >= 0";
 

@@ -21,11 +21,11 @@
 
 use super::Family;
 use crate::Error;
+use crate::rules::bound_call::BoundCall;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::factor::{Dim, FactorKind};
 use crate::rules::op::Op;
-use crate::rules::passing::PartialRule;
-use crate::rules::request::BoundCall;
+use crate::rules::partial_rule::PartialRule;
 use crate::rules::strategy::{OperandPlacement, Strategy};
 use crate::rules::terms::{ALL, selecting};
 use reshard_sharding::{Counts, Placement};

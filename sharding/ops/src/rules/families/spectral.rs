@@ -6,10 +6,10 @@ use super::Family;
 use super::normalize::fft;
 use super::pieces::whole_dims;
 use crate::Error;
+use crate::rules::bound_call::BoundCall;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::factor::Dim;
 use crate::rules::op::Op;
-use crate::rules::request::BoundCall;
 use crate::rules::terms::{ALL, linear};
 
 const REAL: &str = "dims: dims = all";

@@ -3,10 +3,10 @@
 use super::reduce::{NONE, fold, one_dim, over};
 use super::{ARG, FOLD, Family, SPREAD};
 use crate::Error;
+use crate::rules::bound_call::BoundCall;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::factor::{Dim, FactorKind};
 use crate::rules::op::Op;
-use crate::rules::request::BoundCall;
 use crate::rules::terms::{ALL, MAX, MIN, P, R, linear, row, s};
 use reshard_sharding::ReduceOp;
 

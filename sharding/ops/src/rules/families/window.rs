@@ -1,11 +1,11 @@
 //! Windows over space: space stays whole, batch and channels may be sharded.
 
 use crate::Error;
+use crate::rules::bound_call::BoundCall;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::factor::{Dim, FactorKind};
 use crate::rules::op::Op;
-use crate::rules::passing::PartialRule;
-use crate::rules::request::BoundCall;
+use crate::rules::partial_rule::PartialRule;
 use crate::rules::rule::Rule;
 use crate::rules::terms::{ALL, P, affine, increasing, linear, multilinear, row, s, selecting};
 

@@ -5,7 +5,7 @@
 use super::Alike;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::factor::Dim::Rest;
-use crate::rules::passing::PartialRule;
+use crate::rules::partial_rule::PartialRule;
 use crate::rules::strategy::{OperandPlacement, Strategy};
 use crate::rules::terms::{AVG, MAX, MIN, R};
 

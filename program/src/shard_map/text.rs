@@ -30,8 +30,8 @@ use crate::Error;
 use crate::graph::Graph;
 use crate::notation::assigned::{Assigned, From};
 use crate::notation::{refused, wire, wire_of};
-use crate::region::{DimSlices, ShardMap, ShardMapValue};
 use crate::repeat::Scope;
+use crate::shard_map::{DimSlices, ShardMap, ShardMapValue};
 
 /// The open shard maps around a line of a text, the innermost last.
 #[derive(Debug, Default)]

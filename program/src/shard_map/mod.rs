@@ -35,11 +35,11 @@ use reshard_ops::rules::{Argument, OpCall, Vmapped};
 use reshard_sharding::Placement;
 
 use crate::Error;
-use crate::along::{Along, Partly, in_order};
 use crate::decompose::{Apart, body_of};
 use crate::graph::{Graph, ValueId};
+use crate::local_type::{Along, Partly, in_order};
 use crate::notation::refused;
-use crate::region::kind::{Kind, Origin};
+use crate::shard_map::kind::{Kind, Origin};
 
 pub use kind::LocalType;
 pub use slices::DimSlices;

@@ -5,11 +5,11 @@ use reshard_ops::rules::{Argument, OpCall};
 use reshard_sharding::{Counts, Placement};
 
 use crate::Error;
-use crate::along::{Along, Partly};
+use crate::local_type::{Along, Partly};
 use crate::notation::{outside_brackets, refused};
-use crate::region::kind::Kind;
-use crate::region::slices::DimSlices;
-use crate::region::{ShardMap, ShardMapValue, numbers};
+use crate::shard_map::kind::Kind;
+use crate::shard_map::slices::DimSlices;
+use crate::shard_map::{ShardMap, ShardMapValue, numbers};
 
 impl ShardMap<'_> {
     /// Leaves a value with one placement along an axis and enters it with another.

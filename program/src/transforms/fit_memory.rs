@@ -22,9 +22,9 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::graph::ValueId;
-use crate::passes::again::{Again, Forward, Line};
 use crate::program::Statement;
 use crate::report::{Walk, computing_us, local_bytes};
+use crate::transforms::rematerialize::{Again, Forward, Line};
 use crate::{ComputeRates, Error, Program};
 
 /// The number of candidates up to which all selections are tried.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use reshard_sharding::ShardingType;
 
 use crate::graph::{Graph, ValueId};
-use crate::passes::chunk::{Chunk, rewritten};
 use crate::schedule::{CompileOptions, Schedule, Timeline};
+use crate::transforms::overlap_value::{Chunk, rewritten};
 use crate::{Error, ImplicitRedistribution, Program, ShardingSolver};
 
 impl Program {

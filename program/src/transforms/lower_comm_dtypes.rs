@@ -20,9 +20,9 @@ use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Sharding, ShardingType};
 
 use crate::Error;
+use crate::comm_dtype::{Way, is_narrower};
 use crate::graph::ValueId;
 use crate::program::{Program, Statement};
-use crate::wire::{Way, is_narrower};
 
 impl Program {
     /// Returns the program in which redistributions in a communication dtype are lowered.

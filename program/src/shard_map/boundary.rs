@@ -4,11 +4,11 @@ use reshard_ops::rules::OpCall;
 use reshard_sharding::Placement;
 
 use crate::Error;
-use crate::along::{Along, Partly, in_order};
+use crate::local_type::{Along, Partly, in_order};
 use crate::notation::{outside_brackets, refused};
-use crate::region::kind::{Kind, Origin};
-use crate::region::slices::{Slicing, sliced};
-use crate::region::{ShardMap, ShardMapValue, numbers, origin};
+use crate::shard_map::kind::{Kind, Origin};
+use crate::shard_map::slices::{Slicing, sliced};
+use crate::shard_map::{ShardMap, ShardMapValue, numbers, origin};
 
 impl ShardMap<'_> {
     /// Parses a text with one placement for each axis.

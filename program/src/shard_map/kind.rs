@@ -18,7 +18,7 @@ use reshard_sharding::ReduceOp;
 
 use crate::Error;
 use crate::notation::refused;
-use crate::region::{ShardMap, ShardMapValue};
+use crate::shard_map::{ShardMap, ShardMapValue};
 
 /// The local type of a value along an axis of a shard map.
 ///

@@ -14,9 +14,9 @@ use reshard_ops::rules::{Argument, OpCall};
 use reshard_sharding::{Counts, Placement};
 
 use crate::Error;
-use crate::along::{Along, Partly, in_order};
+use crate::local_type::{Along, Partly, in_order};
 use crate::notation::refused;
-use crate::region::{ShardMap, ShardMapValue, origin};
+use crate::shard_map::{ShardMap, ShardMapValue, origin};
 
 /// The slices of a dim that coordinates have: blocks if only the dim is given, or others.
 ///
