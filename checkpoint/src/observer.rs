@@ -29,7 +29,7 @@ pub trait Observer {
     /// `_bytes` more bytes of tensors have been written and verified.
     fn on_progress(&mut self, _bytes: u64) {}
 
-    /// Returns `true` to stop the job; called after each [`moved`](Observer::on_progress).
+    /// Returns `true` to stop the job; called after each [`on_progress`](Observer::on_progress).
     ///
     /// The job then fails with the kind `stopped`, and leaves no output.
     ///

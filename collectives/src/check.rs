@@ -93,7 +93,7 @@ impl Exchange {
 
     /// Returns the error of an engine with per-group state for a group that has not yet agreed.
     ///
-    /// See [`agree`](crate::Communicator::check_agreement).
+    /// See [`check_agreement`](crate::Communicator::check_agreement).
     pub fn not_agreed(&self) -> Error {
         Error::NotAgreed { rank: self.rank(), place: self.place() }
     }

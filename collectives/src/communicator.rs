@@ -54,7 +54,7 @@ pub struct ReturnedBuffers<'a, B: ?Sized> {
 /// * When [`wait`](Communicator::wait) succeeds the target is complete, and no rank reads the source any
 ///   more.
 /// * When any rank of a group fails (it panics, returns an error, leaves, or stalls past the timeout), every
-///   other member's [`wait`](Communicator::wait), [`agree`](Communicator::check_agreement) or
+///   other member's [`wait`](Communicator::wait), [`check_agreement`](Communicator::check_agreement) or
 ///   [`barrier`](Communicator::barrier) returns an error that names it; none blocks for longer than the
 ///   timeout. After an error the contents of targets and staging are unspecified, and no rank reads the
 ///   source any more.
@@ -104,7 +104,7 @@ pub trait Communicator {
     /// [`Error::Group`], before any wait; [`Error::Mismatch`] if another member agrees on a plan instead; or
     /// as [`wait`](Communicator::wait), if a member fails or does not arrive.
     ///
-    /// The default is an agreement on an empty exchange, since [`agree`](Communicator::check_agreement) cannot return
+    /// The default is an agreement on an empty exchange, since [`check_agreement`](Communicator::check_agreement) cannot return
     /// before it has heard from all members. An engine with a cheaper barrier may override it.
     ///
     /// ```

@@ -15,9 +15,9 @@ use crate::{Error, Location, ReceiveMessage, SendMessage, TypedNest};
 
 /// The work of one rank in one phase: checked, with every offset fixed, and independent of the data.
 ///
-/// To run it, do three things in this order. Run [`prepare`](Exchange::init_target) on the target. For every
+/// To run it, do three things in this order. Run [`init_target`](Exchange::init_target) on the target. For every
 /// [`ReceiveMessage`] in the listed order (for a reduction the order matters) copy its nests from the peer's source
-/// into the target. Run [`finish`](Exchange::finalize_target) on the target. There is at most one receive from each
+/// into the target. Run [`finalize_target`](Exchange::finalize_target) on the target. There is at most one receive from each
 /// peer, and the peer has the matching send: of the same size, with its nests in the same order.
 #[derive(Clone, Debug)]
 pub struct Exchange {

@@ -9,7 +9,7 @@ use crate::{CombineOp, Error};
 
 /// The type of a tensor's elements; every one that safetensors files have.
 ///
-/// Copies need only [`item_bytes`](DType::element_bytes); [`f64`](DType::F64), f32, f16, bf16 and the integers
+/// Copies need only [`element_bytes`](DType::element_bytes); [`f64`](DType::F64), f32, f16, bf16 and the integers
 /// also have arithmetic. Displays in lower case (`f32`, `bf16`, `f8_e4m3`); upper case parses too.
 ///
 /// ```

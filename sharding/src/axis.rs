@@ -74,7 +74,7 @@ impl Axis {
     /// Returns the layout from coordinate to offset in ranks; hierarchical for flattened axes of several
     /// strides.
     ///
-    /// Where the mesh has a [`table`](crate::Mesh::rank_table), to offset in positions.
+    /// Where the mesh has a [`rank_table`](crate::Mesh::rank_table), to offset in positions.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }

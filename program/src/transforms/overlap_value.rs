@@ -32,7 +32,7 @@ const MOST_PIECES: usize = 1 << 10;
 impl Program {
     /// Returns the program in which `moved` is redistributed, and computed with, in `pieces` overlap chunks.
     ///
-    /// With [`hoist_bytes`](crate::schedule::CompileOptions::in_flight_bytes), the next chunk is sent while one is
+    /// With [`in_flight_bytes`](crate::schedule::CompileOptions::in_flight_bytes), the next chunk is sent while one is
     /// computed.
     ///
     /// ```

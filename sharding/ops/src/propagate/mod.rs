@@ -12,7 +12,7 @@
 //! cost      of all inputs from where they are to their targets, plus constraints of outputs
 //! ```
 //!
-//! Three requests: [`propagate`](Propagator::propagate) returns the cheapest, [`advise`](Propagator::cheapest)
+//! Three requests: [`propagate`](Propagator::propagate) returns the cheapest, [`cheapest`](Propagator::cheapest)
 //! lists the cheapest few with their plans, [`explicit`](Propagator::explicit) takes the inputs as they are
 //! or reports the error.
 mod bound;

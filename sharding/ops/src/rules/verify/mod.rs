@@ -301,7 +301,7 @@ impl<'a> Verifier<'a> {
 
     /// Returns the strategies of these calls that fail somewhere.
     ///
-    /// For a [`blind`](Verifier::without_regions) verifier of a right rule, these are the ones for which the op has to
+    /// For a [`without_regions`](Verifier::without_regions) verifier of a right rule, these are the ones for which the op has to
     /// know its region.
     pub fn failing(&self, ops: &[Op]) -> Result<Vec<Strategy>, Error> {
         let mut out: Vec<Strategy> = Vec::new();
