@@ -10,7 +10,7 @@ use std::path::Path;
 /// use reshard_checkpoint::{Checkpoint, ErrorKind};
 ///
 /// let error = Checkpoint::open(Some("/nowhere".as_ref())).err().unwrap();
-/// assert_eq!((error.code(), error.class(), error.status()), ("input", ErrorKind::Refused, 2));
+/// assert_eq!((error.code(), error.class()), ("input", ErrorKind::Refused));
 /// assert!(error.to_string().starts_with("the input /nowhere cannot be read"));
 /// ```
 #[derive(Debug)]
@@ -80,6 +80,7 @@ impl Error {
     }
 
     /// Returns the exit status of the process: 2 for invalid input or requests, 1 for failures.
+    #[doc(hidden)]
     pub fn status(&self) -> u8 {
         match self.class {
             ErrorKind::Failed => 1,
@@ -89,6 +90,7 @@ impl Error {
     }
 
     /// Returns the text that does not parse and the byte of the error, for parse errors.
+    #[doc(hidden)]
     pub fn place(&self) -> Option<(&str, usize)> {
         self.place.as_ref().map(|(text, at)| (&text[..], *at))
     }
