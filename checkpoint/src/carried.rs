@@ -165,6 +165,7 @@ impl Others {
     }
 
     /// Returns one line on the carried entries, and one for each reason for which others were not carried.
+    #[doc(hidden)]
     pub fn lines(&self) -> Vec<String> {
         let carried = match self.carried.len() {
             0 => None,

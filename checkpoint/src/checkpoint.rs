@@ -156,6 +156,7 @@ impl Checkpoint {
     /// Returns `true` if it has checksums, which [`Checkpoint::verify`] compares.
     ///
     /// The checksums are those of a manifest, or of zip archives if every archive has them.
+    #[doc(hidden)]
     pub fn has_checksums(&self) -> bool {
         let archived = !self.archives.is_empty() && self.archives.iter().all(|archive| archive.has_checksums);
         self.sums.is_some() || archived
@@ -167,6 +168,7 @@ impl Checkpoint {
     }
 
     /// Returns the names of safetensors files in its folder that `sharding.json` omits; they are not read.
+    #[doc(hidden)]
     pub fn ignored(&self) -> &[String] {
         &self.ignored
     }
@@ -419,6 +421,7 @@ impl Tensor {
     }
 
     /// Returns the number of chunks, if the tensor is stored in chunks of arbitrary sizes.
+    #[doc(hidden)]
     pub fn chunks(&self) -> Option<usize> {
         match &self.data {
             Data::Whole(_) | Data::Shards { .. } => None,

@@ -12,7 +12,7 @@ pub use reshard_layout::ErrorKind;
 /// use reshard_checkpoint::{Checkpoint, ErrorKind};
 ///
 /// let error = Checkpoint::open(Some("/nowhere".as_ref())).err().unwrap();
-/// assert_eq!((error.kind(), error.code(), error.status()), (ErrorKind::Io, "input", 2));
+/// assert_eq!((error.kind(), error.code()), (ErrorKind::Io, "input"));
 /// assert!(error.to_string().starts_with("the input /nowhere cannot be read"));
 /// ```
 #[derive(Debug)]
@@ -105,6 +105,7 @@ impl Error {
     }
 
     /// Returns the exit status of the process: 2 for invalid input or requests, 1 for failures.
+    #[doc(hidden)]
     pub fn status(&self) -> u8 {
         match self.class {
             ErrorClass::Failed => 1,
@@ -114,6 +115,7 @@ impl Error {
     }
 
     /// Returns the text that does not parse and the byte of the error, for parse errors.
+    #[doc(hidden)]
     pub fn place(&self) -> Option<(&str, usize)> {
         self.place.as_ref().map(|(text, at)| (&text[..], *at))
     }

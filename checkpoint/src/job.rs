@@ -124,6 +124,7 @@ impl Default for ReshardJob {
 
 /// The format of the files of an output directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum OutputFormat {
     /// A safetensors file for every rank, with `sharding.json`, which has shardings and checksums.
     #[default]
@@ -161,6 +162,7 @@ impl OutputFormat {
 
 /// The engine that executes plans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Engine {
     /// Ranks run in turns on the threads of this process.
     #[default]

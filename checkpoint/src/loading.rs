@@ -48,6 +48,7 @@ impl ShardLoad {
     /// Returns the sharding that the ranks read; the requested one if each rank reads its own shard.
     ///
     /// Elements that share bytes are counted by the bytes that they share.
+    #[doc(hidden)]
     pub fn reads(&self) -> &Sharding {
         &self.reads
     }
@@ -63,6 +64,7 @@ impl ShardLoad {
     }
 
     /// Returns the modelled time in microseconds: reading, and the plan.
+    #[doc(hidden)]
     pub fn cost_us(&self) -> f64 {
         self.cost_us
     }

@@ -125,6 +125,7 @@ impl Object {
     }
 
     /// Returns the number of its bytes; `None` for a part of a `.pt` or `.npz` file.
+    #[doc(hidden)]
     pub fn byte_len(&self) -> Option<u64> {
         self.archive().map(|bytes| bytes.len() as u64)
     }
@@ -138,6 +139,7 @@ impl Object {
     }
 
     /// Returns `true` if its bytes are lost: `others.bin` is missing, or ends before them.
+    #[doc(hidden)]
     pub fn is_lost(&self) -> bool {
         matches!(self.content, Content::PartOf(Container::Missing | Container::GivenUp))
     }

@@ -34,7 +34,7 @@ pub trait Observer {
     /// The job then fails with the kind `stopped`, and leaves no output.
     ///
     /// ```
-    /// use reshard_checkpoint::{Checkpoint, Observer};
+    /// use reshard_checkpoint::{Checkpoint, ErrorKind, Observer};
     ///
     /// struct Impatient;
     /// impl Observer for Impatient {
@@ -43,7 +43,7 @@ pub trait Observer {
     ///     }
     /// }
     /// let error = Checkpoint::open(None)?.verify(&mut Impatient).err().unwrap();
-    /// assert_eq!((error.code(), error.status()), ("stopped", 1));
+    /// assert_eq!((error.code(), error.class()), ("stopped", ErrorKind::Failed));
     /// # Ok::<(), reshard_checkpoint::Error>(())
     /// ```
     fn is_cancelled(&self) -> bool {

@@ -8,6 +8,7 @@ use std::path::Path;
 use super::place;
 
 /// The most bytes of an index, a manifest, a spec or a topology: 64 MiB, for a million tensors.
+#[doc(hidden)]
 pub const MOST_BYTES: u64 = 64 << 20;
 
 /// Reads a regular file of at most [`MOST_BYTES`].
@@ -19,6 +20,7 @@ pub const MOST_BYTES: u64 = 64 << 20;
 /// assert!(reshard_checkpoint::read("/dev/zero".as_ref()).is_err());
 /// # Ok::<(), std::io::Error>(())
 /// ```
+#[doc(hidden)]
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     read_at_most(path, MOST_BYTES)
 }
@@ -43,6 +45,7 @@ pub(crate) fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 }
 
 /// Reads a regular UTF-8 file of at most [`MOST_BYTES`].
+#[doc(hidden)]
 pub fn read_text(path: &Path) -> io::Result<String> {
     String::from_utf8(read(path)?).map_err(|error| {
         io::Error::other(format!("it is not UTF-8 at byte {}", error.utf8_error().valid_up_to()))

@@ -85,6 +85,7 @@ enum Kind {
 /// reshard_checkpoint::remove_staging();
 /// // .. and then the process ends.
 /// ```
+#[doc(hidden)]
 pub fn remove_staging() {
     let mut begun = begun();
     for one in begun.drain(..) {

@@ -217,6 +217,7 @@ impl CheckpointWriter {
     }
 
     /// Returns the dtype and the local shape of the shard of a tensor that a rank writes.
+    #[doc(hidden)]
     pub fn expects(&self, tensor: &str, rank: usize) -> Result<(String, Vec<usize>), Error> {
         let number = self.number(tensor)?;
         let found = &self.tensors[number];

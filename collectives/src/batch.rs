@@ -66,7 +66,7 @@ const ALIGNMENT: usize = 64;
 /// weights.add(plan)?;
 /// weights.add(shared)?;
 /// let model = Model { weights };
-/// # let _ = model.weights.len();
+/// # let _ = model.weights.source_bytes();
 /// # Ok::<(), Error>(())
 /// # };
 /// ```
@@ -91,6 +91,7 @@ struct Placed<'a> {
 
 /// A plan that is borrowed, or shared and owned; a [`Batch`] of only shared plans has no lifetime.
 #[derive(Clone, Debug)]
+#[doc(hidden)]
 pub enum PlanRef<'a> {
     /// Borrowed.
     Borrowed(&'a Plan),
@@ -184,11 +185,13 @@ impl<'a> Batch<'a> {
     }
 
     /// Returns the number of tensors.
+    #[doc(hidden)]
     pub fn len(&self) -> usize {
         self.tensors.len()
     }
 
     /// Returns `true` if there are no tensors.
+    #[doc(hidden)]
     pub fn is_empty(&self) -> bool {
         self.tensors.is_empty()
     }
@@ -218,11 +221,13 @@ impl<'a> Batch<'a> {
     }
 
     /// Returns the plan of a tensor. Errors: [`Error::NoTensor`].
+    #[doc(hidden)]
     pub fn plan(&self, tensor: usize) -> Result<&Plan, Error> {
         Ok(&self.tensor(tensor)?.plan)
     }
 
     /// Returns the plans of all tensors, in order.
+    #[doc(hidden)]
     pub fn plans(&self) -> impl ExactSizeIterator<Item = &Plan> {
         self.tensors.iter().map(|tensor| &*tensor.plan)
     }

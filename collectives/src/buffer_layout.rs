@@ -32,8 +32,6 @@ use crate::Error;
 /// ```
 /// use reshard_collectives::BufferLayout;
 /// let transposed = BufferLayout::Order(vec![1, 0]); // dim 1 outermost, dim 0 dense
-/// assert_eq!(transposed.layout(0, &[2, 3])?.unwrap().to_string(), "(2,3):(1,2)");
-/// assert_eq!(BufferLayout::RowMajor.layout(0, &[2, 3])?, None);
 /// assert_eq!("order 1,0".parse::<BufferLayout>()?, transposed);
 /// # Ok::<(), reshard_collectives::Error>(())
 /// ```
@@ -103,6 +101,15 @@ impl BufferLayout {
     /// `None` if the buffer is dense and row-major, or empty. Errors: [`Error::Memory`] if the order is not a
     /// permutation of the dims, or the layout's modes have other extents than the local shape, or reach
     /// negative elements.
+    ///
+    /// ```
+    /// use reshard_collectives::BufferLayout;
+    /// let transposed = BufferLayout::Order(vec![1, 0]);
+    /// assert_eq!(transposed.layout(0, &[2, 3])?.unwrap().to_string(), "(2,3):(1,2)");
+    /// assert_eq!(BufferLayout::RowMajor.layout(0, &[2, 3])?, None);
+    /// # Ok::<(), reshard_collectives::Error>(())
+    /// ```
+    #[doc(hidden)]
     pub fn layout(&self, rank: usize, local_shape: &[usize]) -> Result<Option<Layout>, Error> {
         let wrong = |message: String| Err(Error::Memory { rank, message });
         if local_shape.contains(&0) {

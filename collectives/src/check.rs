@@ -76,6 +76,7 @@ impl Exchange {
     /// Succeeds if a peer that exposes `given` bytes of its source has the data of the receive.
     ///
     /// Errors: [`Error::Buffer`] of the peer.
+    #[doc(hidden)]
     pub fn check_peer(&self, receive: &ReceiveMessage, given: usize) -> Result<(), Error> {
         check_length(receive.peer(), "source", receive.source_bytes()?, given)
     }
@@ -94,6 +95,7 @@ impl Exchange {
     /// Returns the error of an engine with per-group state for a group that has not yet agreed.
     ///
     /// See [`check_agreement`](crate::Communicator::check_agreement).
+    #[doc(hidden)]
     pub fn not_agreed(&self) -> Error {
         Error::NotAgreed { rank: self.rank(), place: self.place() }
     }
@@ -109,6 +111,7 @@ impl Error {
     /// assert_eq!(first.again(0, None).again(0, None), first);
     /// ```
     #[must_use]
+    #[doc(hidden)]
     pub fn again(&self, rank: usize, place: Option<Location>) -> Error {
         let (rank, reason) = self.cause(rank);
         Error::RankFailed { rank, reason, place }

@@ -88,22 +88,6 @@ pub enum Collective {
     },
 }
 
-/// Returns the group ranks in the order of their blocks, if these are contiguous without gaps.
-///
-/// A library that takes counts but no displacements needs its blocks in this order. Entries index
-/// [`Exchange::members`].
-///
-/// ```
-/// assert_eq!(reshard_collectives::dense_order(&[8..12, 0..4, 4..8]), Some(vec![1, 2, 0]));
-/// assert_eq!(reshard_collectives::dense_order(&[8..12, 0..4]), None);
-/// ```
-pub fn dense_order(blocks: &[Range<usize>]) -> Option<Vec<usize>> {
-    let mut order: Vec<usize> = (0..blocks.len()).collect();
-    order.sort_by_key(|i| (blocks[*i].start, blocks[*i].end));
-    let touch = |pair: &[usize]| blocks[pair[0]].end == blocks[pair[1]].start;
-    order.windows(2).all(touch).then_some(order)
-}
-
 /// Finds the collective for a step's op and the nests of one rank; `None` if some block is not contiguous.
 pub(crate) fn recognise(exchange: &Exchange, op: StepOp) -> Option<Collective> {
     match (op, exchange.reduction()) {

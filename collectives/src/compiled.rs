@@ -96,6 +96,7 @@ impl CompiledPlan {
     /// and op on all members. Ops other than [`StepOp::Exchange`] promise that the phases of all members are
     /// symmetric, as those of plans are: all members see the block of a member at the same offset. Errors: as
     /// [`CompiledPlan::new`], and [`Error::Phase`].
+    #[doc(hidden)]
     pub fn from_phases(
         rank: usize,
         dtype: DType,
@@ -126,6 +127,7 @@ impl CompiledPlan {
     }
 
     /// Returns the rank that this is compiled for.
+    #[doc(hidden)]
     pub fn rank(&self) -> usize {
         self.rank
     }
@@ -134,6 +136,7 @@ impl CompiledPlan {
     ///
     /// Other plans have another hash with near certainty. [`Communicator::check_agreement`] compares tags derived from
     /// it.
+    #[doc(hidden)]
     pub fn hash(&self) -> u64 {
         self.hash
     }
@@ -149,11 +152,13 @@ impl CompiledPlan {
     }
 
     /// Returns the bytes of the two scratch buffers between phases.
+    #[doc(hidden)]
     pub fn scratch_bytes(&self) -> (usize, usize) {
         (self.first_bytes, self.second_bytes)
     }
 
     /// Returns the bytes that this rank receives from others.
+    #[doc(hidden)]
     pub fn received_bytes(&self) -> u64 {
         self.exchanges().map(|exchange| exchange.received_bytes() as u64).sum()
     }
@@ -166,6 +171,7 @@ impl CompiledPlan {
     }
 
     /// Returns the exchanges, each all-reduce's two followed by the fused all-reduce.
+    #[doc(hidden)]
     pub fn exchanges_and_all_reduces(&self) -> impl Iterator<Item = &Exchange> + '_ {
         let whole = |at: usize| self.stages[at].whole.as_ref().map(|whole| &whole.1);
         self.stages
@@ -202,6 +208,7 @@ impl CompiledPlan {
     /// [`run_in`](CompiledPlan::run_in) requires it of callers that have the scratch.
     ///
     /// Requires and errors: as [`reserve`](CompiledPlan::reserve).
+    #[doc(hidden)]
     pub fn check_agreement<C: Communicator + ?Sized>(&self, comm: &mut C) -> Result<usize, Error> {
         if comm.rank() != self.rank {
             return Err(Error::NotInPlan { rank: comm.rank() });
@@ -256,6 +263,7 @@ impl CompiledPlan {
     ///
     /// The scratch is the two buffers of [`scratch_bytes`](CompiledPlan::scratch_bytes), and staging. Requires
     /// that all ranks [agreed](CompiledPlan::check_agreement), and as much staging as that returned. Errors: as there.
+    #[doc(hidden)]
     pub fn run_in<C: Communicator + ?Sized>(
         &self,
         comm: &mut C,
@@ -317,6 +325,7 @@ impl CompiledPlan {
     }
 
     /// Returns the bytes of a buffer that is both source and target.
+    #[doc(hidden)]
     pub fn in_place_bytes(&self) -> usize {
         self.source_bytes.max(self.target_bytes)
     }
@@ -336,7 +345,7 @@ impl CompiledPlan {
     ///     let compiled = CompiledPlan::new(&plan, comm.rank())?;
     ///     assert!(compiled.is_in_place());
     ///     let mut scratch = compiled.scratch(comm)?;
-    ///     let mut buffer = vec![1 + comm.rank() as u8; compiled.in_place_bytes()];
+    ///     let mut buffer = vec![1 + comm.rank() as u8; compiled.source_bytes().max(compiled.target_bytes())];
     ///     compiled.run_in_place(comm, &mut buffer, &mut scratch)?;
     ///     Ok::<_, Error>(buffer)
     /// });

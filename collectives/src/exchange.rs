@@ -77,11 +77,13 @@ impl Exchange {
     }
 
     /// Returns the index of the step in the plan; for several fused plans, of the round.
+    #[doc(hidden)]
     pub fn step(&self) -> usize {
         self.step
     }
 
     /// Returns the index of the phase in the step, or of the exchange in the round.
+    #[doc(hidden)]
     pub fn phase(&self) -> usize {
         self.phase
     }
@@ -91,11 +93,13 @@ impl Exchange {
     /// It is `None` if several plans have different ops for it, or if it comes from no plan. In an all-gather
     /// every member sends the same message to all others; in an all-to-all all messages have one size. The
     /// second phase of an all-reduce is an all-gather of the reduced blocks, the first one a reduce-scatter.
+    #[doc(hidden)]
     pub fn op(&self) -> Option<StepOp> {
         self.op
     }
 
     /// Returns the type of all elements, if they have one type.
+    #[doc(hidden)]
     pub fn dtype(&self) -> Option<DType> {
         self.dtype
     }
@@ -106,6 +110,7 @@ impl Exchange {
     }
 
     /// Returns the group rank of a rank among the members.
+    #[doc(hidden)]
     pub fn group_rank(&self, rank: usize) -> Option<usize> {
         self.members.binary_search(&rank).ok()
     }
@@ -116,16 +121,19 @@ impl Exchange {
     }
 
     /// Returns `true` if ranks communicate; if not, all data comes from this rank's own source.
+    #[doc(hidden)]
     pub fn communicates(&self) -> bool {
         self.communicates
     }
 
     /// Returns the bytes of this rank's source.
+    #[doc(hidden)]
     pub fn source_bytes(&self) -> usize {
         self.source_bytes
     }
 
     /// Returns the bytes of this rank's target.
+    #[doc(hidden)]
     pub fn target_bytes(&self) -> usize {
         self.target_bytes
     }
@@ -141,6 +149,7 @@ impl Exchange {
     }
 
     /// Returns `true` if the receives must be combined in the order in which they are listed.
+    #[doc(hidden)]
     pub fn is_reduction(&self) -> bool {
         self.reduces
     }
@@ -158,11 +167,13 @@ impl Exchange {
     }
 
     /// Returns the bytes that this rank receives from others.
+    #[doc(hidden)]
     pub fn received_bytes(&self) -> usize {
         self.receives.iter().filter(|receive| receive.peer() != self.rank).map(ReceiveMessage::bytes).sum()
     }
 
     /// Returns the bytes that others take from this rank.
+    #[doc(hidden)]
     pub fn sent_bytes(&self) -> usize {
         self.sends.iter().map(SendMessage::bytes).sum()
     }

@@ -51,6 +51,7 @@ pub(crate) fn check<T: Element>(plan: &Plan) -> Result<(), Error> {
 /// assert_eq!(error.to_string(), "memory of rank 3: cannot allocate 4611686018427387904 elements of 1 bytes");
 /// # Ok::<(), reshard_collectives::Error>(())
 /// ```
+#[doc(hidden)]
 pub fn zeros<T: Element>(rank: usize, count: usize) -> Result<Vec<T>, Error> {
     bytemuck::allocation::try_zeroed_vec(count).map_err(|()| {
         let message = format!("cannot allocate {count} elements of {} bytes", size_of::<T>());

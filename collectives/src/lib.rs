@@ -47,7 +47,7 @@ mod trace;
 
 pub use batch::{Batch, PlanRef};
 pub use buffer_layout::BufferLayout;
-pub use collective::{Collective, Reduction, dense_order};
+pub use collective::{Collective, Reduction};
 pub use communicator::{Communicator, ReturnedBuffers};
 pub use compiled::CompiledPlan;
 pub use error::{Error, Location};

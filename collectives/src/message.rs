@@ -61,12 +61,14 @@ impl TypedNest {
     }
 
     /// Returns the number of bytes of all elements.
+    #[doc(hidden)]
     pub fn bytes(&self) -> Result<usize, Error> {
         let bytes = self.nest.len()?.checked_mul(self.item_bytes()?);
         Ok(bytes.ok_or(reshard_kernels::Error::Overflow { what: "the size of a message" })?)
     }
 
     /// Returns the nest with one side dense from element 0: the order of a message that has only this nest.
+    #[doc(hidden)]
     pub fn dense(&self, side: CopySide) -> LoopNest {
         let mut nest = self.nest.clone();
         let mut stride = 1;
@@ -86,6 +88,7 @@ impl TypedNest {
     }
 
     /// Returns the byte range of the elements on one side, if they are contiguous there in message order.
+    #[doc(hidden)]
     pub fn contiguous(&self, side: CopySide) -> Option<Range<usize>> {
         let mut dense = 1;
         for mode in self.nest.modes.iter().filter(|mode| mode.extent != 1) {
@@ -117,6 +120,7 @@ fn contiguous(pieces: &[TypedNest], side: CopySide) -> Option<Range<usize>> {
 
 impl ReceiveOp {
     /// Runs the operation, and returns the number of bytes that it read.
+    #[doc(hidden)]
     pub fn run(&self, target: &mut [u8], source: &[u8]) -> Result<usize, Error> {
         Ok(match self {
             ReceiveOp::Copy(copy) => copy.run(target, source)?,
@@ -148,6 +152,7 @@ impl ReceiveMessage {
     }
 
     /// Returns the number of bytes that the peer's source must have.
+    #[doc(hidden)]
     pub fn source_bytes(&self) -> Result<usize, Error> {
         let overflow = || reshard_kernels::Error::Overflow { what: "the size of a source" };
         self.pieces.iter().try_fold(0, |most, piece| {

@@ -99,19 +99,6 @@ impl CompiledPlan {
     ) -> Result<PendingRun<'a, C>, Error> {
         let [first, second, staging] = self.lend(scratch)?;
         let scratch = [first.borrow_mut(), second.borrow_mut(), staging.borrow_mut()];
-        self.start_in(comm, source, target, scratch)
-    }
-
-    /// Starts as [`start`](CompiledPlan::start), in scratch of the caller.
-    ///
-    /// Requires and errors: as [`run_in`](CompiledPlan::run_in) and [`start`](CompiledPlan::start).
-    pub fn start_in<'a, C: Communicator + ?Sized>(
-        &'a self,
-        comm: &mut C,
-        source: &'a C::Buffer,
-        target: &'a mut C::Buffer,
-        scratch: [&'a mut C::Buffer; 3],
-    ) -> Result<PendingRun<'a, C>, Error> {
         let mut buffers = Buffers::new(source, target, scratch);
         for (at, stage) in self.stages().iter().enumerate() {
             let Some((between, exchange)) = self.carried_out(comm, stage) else { continue };

@@ -21,39 +21,17 @@ pub struct Hop {
 ///
 /// Every engine counts in its own copy routine, at the receiver, per (step, receiver, sender). Data that a
 /// rank gives itself is not counted. The bytes that a sender hands over are counted separately, at the
-/// sender; [`TrafficLog::check`] compares the two. No count is derived from a plan, so the predictions of a plan
-/// can be compared with the counts.
+/// sender, and compared. No count is derived from a plan, so the predictions of a plan can be compared with the counts.
+///
+/// One line of its text per step and receiver, in this order, with the bytes from each sender; the text parses again:
 ///
 /// ```
 /// use reshard_collectives::{Hop, TrafficLog};
-/// let mut trace = TrafficLog::default();
-/// trace.record_received(Hop { step: 0, sender: 2, receiver: 1 }, 64);
-/// trace.record_sent(Hop { step: 0, sender: 2, receiver: 1 }, 64);
-/// trace.record_received(Hop { step: 1, sender: 3, receiver: 1 }, 8);
-/// assert_eq!((trace.received_by(1), trace.sent_by(2)), (72, 64));
-/// assert_eq!(trace.received(|hop| hop.step == 1 && hop.receiver == 1), 8);
-/// assert_eq!(
-///     trace.check().unwrap_err().to_string(),
-///     "in step 1 rank 1 received 8 bytes from rank 3, which sent 0"
-/// );
-/// ```
-///
-/// # As text
-///
-/// One line per step and receiver, in this order, with the bytes from each sender; the text parses again:
-///
-/// ```
-/// use reshard_collectives::{Hop, TrafficLog};
-/// let mut trace = TrafficLog::default();
-/// for (sender, bytes, messages) in [(0, 64, 1), (2, 24, 3)] {
-///     let hop = Hop { step: 1, sender, receiver: 1 };
-///     trace.record_received(hop, bytes);
-///     trace.record_sent(hop, 64.min(bytes + 8));
-///     trace.record_messages(hop, messages);
-/// }
 /// let text = "step 1: rank 1 received 88 bytes: 64 from 0, 24 from 2 that sent 32 in 3 messages";
-/// assert_eq!(trace.to_string(), text);
-/// assert_eq!(text.parse(), Ok(trace));
+/// let log: TrafficLog = text.parse()?;
+/// assert_eq!((log.received_by(1), log.sent_by(2), log.total(), log.worst_received()), (88, 32, 88, 88));
+/// assert_eq!(log.hops().next(), Some((Hop { step: 1, sender: 0, receiver: 1 }, 64)));
+/// assert_eq!(log.to_string(), text);
 /// assert_eq!(TrafficLog::default().to_string(), "nothing moved");
 /// # Ok::<(), reshard_collectives::Error>(())
 /// ```
@@ -68,21 +46,25 @@ pub struct TrafficLog {
 
 impl TrafficLog {
     /// Adds bytes that the receiver received.
+    #[doc(hidden)]
     pub fn record_received(&mut self, hop: Hop, bytes: u64) {
         add(&mut self.received, hop, bytes);
     }
 
     /// Adds bytes that the sender handed over.
+    #[doc(hidden)]
     pub fn record_sent(&mut self, hop: Hop, bytes: u64) {
         add(&mut self.sent, hop, bytes);
     }
 
     /// Adds the number of times that the receiver took data from the sender.
+    #[doc(hidden)]
     pub fn record_messages(&mut self, hop: Hop, messages: u64) {
         add(&mut self.messages, hop, messages);
     }
 
     /// Adds another trace, for example of another rank.
+    #[doc(hidden)]
     pub fn merge(&mut self, other: &TrafficLog) {
         let all = [
             (&mut self.received, &other.received),
@@ -97,6 +79,7 @@ impl TrafficLog {
     }
 
     /// Returns the number of transfers between ranks: messages, if the engine sends any.
+    #[doc(hidden)]
     pub fn messages(&self) -> u64 {
         total(self.messages.values().copied())
     }
@@ -107,11 +90,13 @@ impl TrafficLog {
     }
 
     /// Returns the received bytes, counted at their receivers, on the selected hops.
+    #[doc(hidden)]
     pub fn received(&self, on: impl Fn(&Hop) -> bool) -> u64 {
         sum(&self.received, on)
     }
 
     /// Returns the bytes handed over, counted at their senders, on the selected hops.
+    #[doc(hidden)]
     pub fn sent(&self, on: impl Fn(&Hop) -> bool) -> u64 {
         sum(&self.sent, on)
     }
@@ -143,7 +128,19 @@ impl TrafficLog {
 
     /// Succeeds if every pair's receiver and sender counted the same in every step.
     ///
+    /// ```
+    /// use reshard_collectives::{Hop, TrafficLog};
+    /// let mut log = TrafficLog::default();
+    /// log.record_received(Hop { step: 1, sender: 3, receiver: 1 }, 8);
+    /// assert_eq!(log.received(|hop| hop.step == 1 && hop.receiver == 1), 8);
+    /// let error = log.check().unwrap_err().to_string();
+    /// assert_eq!(error, "in step 1 rank 1 received 8 bytes from rank 3, which sent 0");
+    /// log.record_sent(Hop { step: 1, sender: 3, receiver: 1 }, 8);
+    /// assert_eq!(log.check(), Ok(()));
+    /// ```
+    ///
     /// Errors: [`Error::Trace`] with the first pair that disagrees.
+    #[doc(hidden)]
     pub fn check(&self) -> Result<(), Error> {
         let hops: BTreeSet<&Hop> = self.received.keys().chain(self.sent.keys()).collect();
         for hop in hops {

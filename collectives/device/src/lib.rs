@@ -21,13 +21,23 @@ mod lower;
 mod simulated;
 mod world;
 
-pub use backend::Backend;
-pub use comm::{DeviceBuffer, DeviceComm, Pending};
+pub use comm::{DeviceBuffer, DeviceComm};
 #[cfg(feature = "cuda")]
-pub use cuda::{Captured, Cuda};
-pub use fused::Fused;
-pub use simulated::{Allocation, Simulated};
+pub use cuda::Cuda;
+pub use simulated::Simulated;
 pub use world::DeviceWorld;
+
+#[doc(hidden)]
+pub use backend::Backend;
+#[doc(hidden)]
+pub use comm::Pending;
+#[cfg(feature = "cuda")]
+#[doc(hidden)]
+pub use cuda::Captured;
+#[doc(hidden)]
+pub use fused::Fused;
+#[doc(hidden)]
+pub use simulated::Allocation;
 
 /// Functions for the other crates of this project only; they may change with any version.
 #[doc(hidden)]

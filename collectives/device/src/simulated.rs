@@ -38,6 +38,7 @@ impl Simulated {
     }
 
     /// Returns the number of live allocations.
+    #[doc(hidden)]
     pub fn allocations(&self) -> usize {
         self.memory().0.len()
     }
@@ -45,6 +46,7 @@ impl Simulated {
     /// Reads bytes at an address.
     ///
     /// Errors: the bytes are not all in one live allocation.
+    #[doc(hidden)]
     pub fn load(&self, address: i64, bytes: &mut [u8]) -> Result<(), Error> {
         self.memory().read(address, bytes)
     }
@@ -52,6 +54,7 @@ impl Simulated {
     /// Writes bytes at an address.
     ///
     /// Errors: as [`load`](Simulated::load).
+    #[doc(hidden)]
     pub fn store(&self, address: i64, bytes: &[u8]) -> Result<(), Error> {
         self.memory().write(address, bytes)
     }

@@ -68,6 +68,7 @@ impl<B: Backend> DeviceWorld<B> {
     }
 
     /// Injects faults into the following runs, in place of earlier ones. For tests.
+    #[doc(hidden)]
     pub fn plant(&mut self, faults: impl IntoIterator<Item = Fault>) {
         self.inner.inject_faults(faults);
     }

@@ -2,18 +2,9 @@
 //!
 //! Rank 0 creates it, by `Real::make_id`; the others get it from one of three sources:
 //!
-//! * over TCP from rank 0, which listens on the address in torchrun's variables: [`Rendezvous`];
+//! * over TCP from rank 0, which listens on the address in torchrun's variables: `Comm::from_env`;
 //! * from a file on a shared file system: [`through_file`];
 //! * by a broadcast of the caller, such as MPI's: [`by_broadcast`].
-//!
-//! ```no_run
-//! use std::time::Duration;
-//! use reshard_nccl::{UniqueId, bootstrap::Rendezvous};
-//! # fn make_id() -> Result<UniqueId, reshard_cuda::Error> { unimplemented!() }
-//! // In place of `make_id`: `Real::make_id`.
-//! let id = Rendezvous::from_env()?.meet(Duration::from_secs(60), make_id)?;
-//! # Ok::<(), reshard_collectives::Error>(())
-//! ```
 
 use std::fmt;
 use std::io::{ErrorKind, Read, Write};
@@ -34,6 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The rendezvous of the ranks: rank 0 listens there, the others connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)]
 pub struct Rendezvous {
     /// This rank.
     pub rank: usize,

@@ -72,6 +72,7 @@ impl<N: Nccl> Buffer<N> {
     }
 
     /// Returns `true` if the buffer is empty.
+    #[doc(hidden)]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -138,6 +139,7 @@ impl<N: Nccl> Comm<N> {
     }
 
     /// Creates the engine as [`new`](Comm::new), with the given timeout.
+    #[doc(hidden)]
     pub fn with_time_out(nccl: N, time_out: Duration) -> Result<Comm<N>, Error> {
         let (rank, size) = (nccl.rank(), nccl.size());
         let mut comm = Comm {
@@ -176,6 +178,7 @@ impl<N: Nccl> Comm<N> {
     /// Returns the bytes of plans received from other ranks since the last call.
     ///
     /// They are counted when exchanges are enqueued.
+    #[doc(hidden)]
     pub fn take_received_bytes(&mut self) -> u64 {
         std::mem::take(&mut self.received)
     }
@@ -188,6 +191,7 @@ impl<N: Nccl> Comm<N> {
     }
 
     /// Returns the library.
+    #[doc(hidden)]
     pub fn nccl(&self) -> &N {
         &self.nccl
     }

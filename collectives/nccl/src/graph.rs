@@ -15,6 +15,7 @@ pub struct Graph<N: Nccl> {
 
 impl<N: Nccl> Graph<N> {
     /// Returns the number of exchanges.
+    #[doc(hidden)]
     pub fn exchanges(&self) -> usize {
         self.kept.len()
     }

@@ -22,6 +22,7 @@ pub struct UniqueId(pub [u8; UniqueId::BYTES]);
 
 impl UniqueId {
     /// Size of the id in bytes.
+    #[doc(hidden)]
     pub const BYTES: usize = 128;
 }
 

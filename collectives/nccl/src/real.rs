@@ -107,6 +107,7 @@ impl Real {
     /// Succeeds if the driver, NVRTC and NCCL can be loaded.
     ///
     /// Errors: [`Error::Library`], which names the library and the searched paths.
+    #[doc(hidden)]
     pub fn check() -> Result<(), Error> {
         [Library::Driver, Library::Nvrtc, Library::Nccl].into_iter().try_for_each(Library::check)
     }
@@ -128,6 +129,7 @@ impl Real {
     }
 
     /// Returns the version of the loaded NCCL, such as 22809.
+    #[doc(hidden)]
     pub fn version() -> Result<usize, Error> {
         Library::Nccl.call(|| {
             let mut version = 0;

@@ -65,6 +65,7 @@ pub enum CollectiveCall {
 
 impl CollectiveCall {
     /// Returns the group whose members all make this call, if it is a call of a group.
+    #[doc(hidden)]
     pub fn group(&self) -> Option<&Arc<FrameworkGroup>> {
         match self {
             CollectiveCall::AllGather { group }
@@ -76,6 +77,7 @@ impl CollectiveCall {
     }
 
     /// Returns `true` if the framework reduces.
+    #[doc(hidden)]
     pub fn reduces(&self) -> bool {
         match self {
             CollectiveCall::ReduceScatter { .. } | CollectiveCall::AllReduce { .. } => true,

@@ -11,9 +11,10 @@ use crate::Error;
 /// An existing group of a framework: its name there, and its members in the framework's order.
 ///
 /// ```
-/// use reshard_collectives::calls::FrameworkGroup;
-/// let group = FrameworkGroup::new("tp", [4, 6, 5])?;
-/// assert_eq!((group.group_rank(6), group.group_rank(7)), (Some(1), None));
+/// use reshard_collectives::calls::FrameworkGroups;
+/// let groups = FrameworkGroups::new([("tp", vec![4, 6, 5])])?;
+/// let group = groups.iter().next().unwrap();
+/// assert_eq!((group.name(), group.members()), ("tp", &[4, 6, 5][..]));
 /// assert_eq!(group.to_string(), "tp[4,6,5]");
 /// # Ok::<(), reshard_collectives::Error>(())
 /// ```
@@ -31,6 +32,7 @@ impl FrameworkGroup {
     /// Creates the group of these members in this order.
     ///
     /// Errors: [`Error::Offer`] for a group without members, and for a member that is listed twice.
+    #[doc(hidden)]
     pub fn new(name: impl Into<String>, members: impl Into<Vec<usize>>) -> Result<FrameworkGroup, Error> {
         let (name, members) = (name.into(), members.into());
         let mut places: Vec<(usize, usize)> =
@@ -63,6 +65,14 @@ impl FrameworkGroup {
     }
 
     /// Returns the group rank of a rank, if it is a member.
+    ///
+    /// ```
+    /// use reshard_collectives::calls::FrameworkGroup;
+    /// let group = FrameworkGroup::new("tp", [4, 6, 5])?;
+    /// assert_eq!((group.group_rank(6), group.group_rank(7)), (Some(1), None));
+    /// # Ok::<(), reshard_collectives::Error>(())
+    /// ```
+    #[doc(hidden)]
     pub fn group_rank(&self, rank: usize) -> Option<usize> {
         let at = self.places.binary_search_by_key(&rank, |place| place.0).ok()?;
         Some(self.places[at].1)
@@ -100,13 +110,14 @@ pub struct FrameworkGroups {
 
 impl FrameworkGroups {
     /// Returns an empty list: ranks send messages.
+    #[doc(hidden)]
     pub fn none() -> FrameworkGroups {
         FrameworkGroups::default()
     }
 
     /// Creates the groups of these names and members.
     ///
-    /// Errors: as [`FrameworkGroup::new`].
+    /// Errors: [`Error::Offer`] for a group without members, and for a member that is listed twice.
     pub fn new<N: Into<String>, M: Into<Vec<usize>>>(
         groups: impl IntoIterator<Item = (N, M)>,
     ) -> Result<FrameworkGroups, Error> {

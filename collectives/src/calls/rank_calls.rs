@@ -42,7 +42,7 @@ use crate::lower::takes_part;
 /// let calls = |offers| RankCalls::new(&plan, 1, DType::F32, &offers);
 /// let world = FrameworkGroups::new([("world", [0, 1])])?;
 /// assert_eq!(calls(world)?.to_string(), "0+(2:2,2:4,2:1) -> all_to_all world[0,1] 4,4 from 4,4 -> 0+(8:1)");
-/// assert_eq!(calls(FrameworkGroups::none())?.to_string(), "0+(2:2,2:4,2:1) -> messages 0:4,1:4 from 0:4,1:4 -> 0+(8:1)");
+/// assert_eq!(calls(FrameworkGroups::default())?.to_string(), "0+(2:2,2:4,2:1) -> messages 0:4,1:4 from 0:4,1:4 -> 0+(8:1)");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -113,11 +113,13 @@ impl RankCalls {
     }
 
     /// Returns the rank of these calls.
+    #[doc(hidden)]
     pub fn rank(&self) -> usize {
         self.rank
     }
 
     /// Returns the type of the elements.
+    #[doc(hidden)]
     pub fn dtype(&self) -> DType {
         self.dtype
     }

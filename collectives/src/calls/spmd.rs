@@ -44,6 +44,7 @@ impl RankTable {
     }
 
     /// Returns the number of columns: the numbers per rank.
+    #[doc(hidden)]
     pub fn columns(&self) -> usize {
         self.columns
     }
@@ -54,6 +55,7 @@ impl RankTable {
     }
 
     /// Returns all numbers, rank by rank.
+    #[doc(hidden)]
     pub fn numbers(&self) -> &[usize] {
         &self.numbers
     }
@@ -202,6 +204,7 @@ impl SpmdProgram {
     }
 
     /// Returns the type of the elements.
+    #[doc(hidden)]
     pub fn dtype(&self) -> DType {
         self.dtype
     }

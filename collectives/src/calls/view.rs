@@ -23,8 +23,8 @@ use crate::Error;
 /// use reshard_collectives::calls::View;
 /// let view: View = "3+(2:8,4:1)".parse()?;
 /// assert_eq!(view.elements().collect::<Vec<_>>(), [3, 4, 5, 6, 11, 12, 13, 14]);
-/// assert_eq!(view, View::new(3, &[(2, 8), (2, 2), (1, 5), (2, 1)])?);
-/// assert_eq!((view.to_string(), view.len(), view.end()), ("3+(2:8,4:1)".to_string(), 8, 15));
+/// assert_eq!(view, "3+(2:8,2:2,1:5,2:1)".parse()?);
+/// assert_eq!((view.to_string(), view.len()), ("3+(2:8,4:1)".to_string(), 8));
 /// # Ok::<(), reshard_collectives::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -34,12 +34,14 @@ pub struct View {
 }
 
 /// A few views, usually one.
+#[doc(hidden)]
 pub type Views = InlineVec<View, 1>;
 
 impl View {
     /// Creates the view from `offset` on with loops `(extent, stride)`, the outermost first.
     ///
     /// Errors: [`Error::Parse`] for an extent of 0, an element below 0, and numbers beyond 63 bits.
+    #[doc(hidden)]
     pub fn new(offset: usize, loops: &[(usize, i64)]) -> Result<View, Error> {
         let modes =
             loops.iter().rev().map(|&(extent, stride)| Mode::new(extent.try_into().unwrap_or(0), stride));
@@ -83,6 +85,7 @@ impl View {
     /// Returns the loops as a layout from the index of an element to its distance from the first.
     ///
     /// The leftmost mode is the innermost loop.
+    #[doc(hidden)]
     pub fn layout(&self) -> &Layout {
         &self.loops
     }
@@ -100,6 +103,7 @@ impl View {
     }
 
     /// Returns the greatest element plus one: the required length of the buffer.
+    #[doc(hidden)]
     pub fn end(&self) -> usize {
         self.offset + self.loops.max_value() as usize + 1
     }
@@ -112,6 +116,7 @@ impl View {
     /// assert_eq!("3+(2:8,4:1)".parse::<View>()?.range(), None);
     /// # Ok::<(), reshard_collectives::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn range(&self) -> Option<Range<usize>> {
         let mut loops = self.loops();
         let dense = match (loops.next(), loops.next()) {

@@ -53,6 +53,7 @@ pub struct ThreadCommunicator {
 
 /// An exchange that was posted to a [`ThreadCommunicator`]. Its source is not published before the wait.
 #[derive(Debug)]
+#[doc(hidden)]
 pub struct Pending<'a> {
     exchange: &'a Exchange,
     source: &'a [u8],

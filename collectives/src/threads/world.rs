@@ -185,6 +185,7 @@ impl World {
     }
 
     /// Returns the number of ranks.
+    #[doc(hidden)]
     pub fn size(&self) -> usize {
         self.shared.size
     }
@@ -195,6 +196,7 @@ impl World {
     }
 
     /// Injects faults into the following runs, in place of earlier ones. For tests.
+    #[doc(hidden)]
     pub fn inject_faults(&mut self, faults: impl IntoIterator<Item = Fault>) {
         *self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults.into_iter().collect();
     }
@@ -301,7 +303,7 @@ impl World {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Ensures: every receiver counted what its sender did ([`TrafficLog::check`]).
+    /// Ensures: every receiver counted what its sender did.
     /// Errors: those of [`CompiledPlan::new`]; [`Error::DType`]; [`Error::WorldTooSmall`]; [`Error::ShardCount`];
     /// [`Error::Buffer`]; the first failure of any rank.
     pub fn redistribute<T: Element>(
@@ -313,6 +315,7 @@ impl World {
     }
 
     /// Runs [`redistribute`](World::redistribute) with the memory layouts `source` and `target`.
+    #[doc(hidden)]
     pub fn redistribute_layouts<T: Element>(
         &mut self,
         plan: &Plan,
@@ -348,6 +351,7 @@ impl World {
     ///
     /// Errors: as there, [`Error::TargetCount`], and [`Error::Buffer`] for a target of another length. After
     /// an error the contents of the targets are unspecified.
+    #[doc(hidden)]
     pub fn redistribute_into(
         &mut self,
         plan: &Plan,
@@ -416,6 +420,7 @@ impl World {
     /// into the batch's source and out of its target. They are bytes, since tensors differ in their types.
     ///
     /// Errors: as there, [`Error::TensorCount`], and [`Error::Memory`] unless all buffers of the batch are dense.
+    #[doc(hidden)]
     pub fn redistribute_batch<S: AsRef<[u8]> + Sync>(
         &mut self,
         batch: &Batch<'_>,

@@ -81,6 +81,7 @@ impl Device {
     }
 
     /// Returns its compute capability.
+    #[doc(hidden)]
     pub fn arch(&self) -> Arch {
         self.arch
     }
@@ -91,6 +92,7 @@ impl Device {
     }
 
     /// Allocates `bytes` bytes of memory, all 0.
+    #[doc(hidden)]
     pub fn allocate(&self, bytes: usize) -> Result<DeviceMemory, Error> {
         Library::Driver.call(|| {
             let slice = self.stream.alloc_zeros(bytes.max(1)).map_err(driver("cuMemAlloc"))?;
@@ -99,6 +101,7 @@ impl Device {
     }
 
     /// Allocates memory with these bytes.
+    #[doc(hidden)]
     pub fn upload(&self, bytes: &[u8]) -> Result<DeviceMemory, Error> {
         Library::Driver.call(|| {
             let mut slice = self.stream.alloc_zeros(bytes.len().max(1)).map_err(driver("cuMemAlloc"))?;
@@ -108,11 +111,13 @@ impl Device {
     }
 
     /// Returns the bytes of some memory, after all earlier work is done.
+    #[doc(hidden)]
     pub fn download(&self, memory: &DeviceMemory) -> Result<Vec<u8>, Error> {
         Library::Driver.call(|| self.stream.clone_dtoh(&memory.slice).map_err(driver("cuMemcpyDtoHAsync")))
     }
 
     /// Copies memory byte by byte with the driver, as the reference for the speed of copies.
+    #[doc(hidden)]
     pub fn copy_all(&self, target: &mut DeviceMemory, source: &DeviceMemory) -> Result<(), Error> {
         check(CopySide::Target, source.len(), target.len())?;
         Library::Driver.call(|| {
@@ -126,6 +131,7 @@ impl Device {
     }
 
     /// Returns the milliseconds that the device spends on the work that a closure enqueues.
+    #[doc(hidden)]
     pub fn time_ms(&self, enqueue: impl FnOnce() -> Result<(), Error>) -> Result<f32, Error> {
         let event = || {
             Library::Driver.call(|| {
@@ -366,6 +372,7 @@ impl Device {
     /// Returns the same device with a separate stream.
     ///
     /// Errors: a device that was [opened for one stream](Device::open_for_one_stream).
+    #[doc(hidden)]
     pub fn with_own_stream(&self) -> Result<Device, Error> {
         if !self.context.is_event_tracking() {
             let reason = "the device was opened for one stream, which is in use".to_owned();
@@ -378,6 +385,7 @@ impl Device {
     /// Writes bytes to the beginning of some memory, after all earlier work.
     ///
     /// Errors: more bytes than there is memory, and those of the driver.
+    #[doc(hidden)]
     pub fn write(&self, memory: &mut DeviceMemory, bytes: &[u8]) -> Result<(), Error> {
         check(CopySide::Target, bytes.len(), memory.len())?;
         Library::Driver.call(|| {
@@ -394,6 +402,7 @@ impl Device {
     }
 
     /// Prepares launches to be run repeatedly.
+    #[doc(hidden)]
     pub fn prepare(&self, work: &[Command]) -> Result<Prepared, Error> {
         let part = |work: &Command| match work {
             Command::Copies(batch) => Ok(Part::Copies(self.upload_batch(batch)?)),
@@ -418,6 +427,7 @@ impl Device {
     /// All addresses that the launches read and write belong to memory of this device that lives, and that no
     /// other work uses, until everything enqueued here is done.
     #[allow(unsafe_code, reason = "launches by absolute addresses")]
+    #[doc(hidden)]
     pub unsafe fn run(&self, prepared: &Prepared) -> Result<(), Error> {
         for part in &prepared.parts {
             match part {

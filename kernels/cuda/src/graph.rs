@@ -42,12 +42,14 @@ impl Device {
     }
 
     /// Makes this device the calling thread's current device, for libraries that use the current device.
+    #[doc(hidden)]
     pub fn bind(&self) -> Result<(), Error> {
         Library::Driver.call(|| self.context.bind_to_thread().map_err(driver("cuCtxSetCurrent")))
     }
 
     /// Returns `true` if all earlier work is done.
     #[allow(unsafe_code, reason = "a query of the stream")]
+    #[doc(hidden)]
     pub fn is_idle(&self) -> Result<bool, Error> {
         self.bind()?;
         Library::Driver.call(|| {
@@ -61,6 +63,7 @@ impl Device {
     }
 
     /// Begins a capture: later work of this thread is captured instead of run.
+    #[doc(hidden)]
     pub fn begin_capture(&self) -> Result<(), Error> {
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         Library::Driver.call(|| self.stream.begin_capture(mode).map_err(driver("cuStreamBeginCapture")))
@@ -69,6 +72,7 @@ impl Device {
     /// Ends the capture.
     ///
     /// Requires that all memory of the launches lives as long as the graph.
+    #[doc(hidden)]
     pub fn end_capture(&self) -> Result<Graph, Error> {
         Library::Driver.call(|| {
             let flags = sys::CUgraphInstantiate_flags(0);

@@ -10,20 +10,12 @@
 //! feature `cuda`:   source --NVRTC--> cubin, cached --driver--> module --launch--> target
 //! ```
 //!
-//! A [`Job`] describes one launch, or one part of it; many jobs of copies go in one launch, a [`Batch`]. The
+//! A `Job` describes one launch, or one part of it; many jobs of copies go in one launch, a `Batch`. The
 //! sources in `cu/` compile with NVRTC for a device and with a C++ compiler for a CPU, where the tests
 //! compare them with `reshard_kernels::reference` under a sanitizer.
 //!
-//! ```
-//! use reshard_cuda::{Alignment, copies};
-//! use reshard_kernels::LoopNest;
-//! use reshard_layout::Mode;
-//! let nest = LoopNest::new(0, 0, [Mode::new(1 << 20, (1, 1))]);
-//! let launches = copies(&nest, 2, Alignment::FULL)?;
-//! assert_eq!(launches[0].kernel.name(), "rows_16");
-//! assert_eq!(launches[0].blocks, 512);
-//! # Ok::<(), reshard_cuda::Error>(())
-//! ```
+//! The engines `reshard-device` and `reshard-nccl` use this crate; their users need its [`Error`] and, with the feature
+//! `cuda`, its `Device`. Everything else is not documented, and may change with any version.
 
 mod batch;
 mod command;
@@ -41,24 +33,39 @@ mod job;
 #[cfg(feature = "cuda")]
 mod library;
 mod select;
+#[doc(hidden)]
 pub mod simulate;
 mod source;
 
+#[cfg(feature = "cuda")]
+pub use device::Device;
+pub use error::Error;
+
+#[doc(hidden)]
 pub use batch::Batch;
+#[doc(hidden)]
 pub use command::Command;
 #[cfg(feature = "cuda")]
+#[doc(hidden)]
 pub use compile::{Arch, Binary, compile};
 #[cfg(feature = "cuda")]
-pub use device::{Device, DeviceBatch, DeviceCombine, DeviceCopy, DeviceMemory, Prepared};
+#[doc(hidden)]
+pub use device::{DeviceBatch, DeviceCombine, DeviceCopy, DeviceMemory, Prepared};
 #[cfg(feature = "cuda")]
+#[doc(hidden)]
 pub use device_draw::DeviceDraw;
+#[doc(hidden)]
 pub use draws::{DrawKernel, draws};
-pub use error::Error;
 #[cfg(feature = "cuda")]
+#[doc(hidden)]
 pub use graph::Graph;
+#[doc(hidden)]
 pub use job::{Job, JobLoop, MAX_LOOPS, THREADS};
 #[cfg(feature = "cuda")]
+#[doc(hidden)]
 pub use library::Library;
 pub use reshard_kernels::ErrorKind;
+#[doc(hidden)]
 pub use select::{Alignment, CopyKernel, ElementKernel, ElementOp, Launch, Launches, copies, elementwise};
+#[doc(hidden)]
 pub use source::{Program, exported};
