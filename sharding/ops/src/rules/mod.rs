@@ -37,6 +37,7 @@ mod passing;
 mod request;
 mod row;
 mod rule;
+mod shard_region;
 mod sizes;
 mod standard;
 mod stays;
@@ -45,7 +46,6 @@ mod table;
 mod terms;
 mod ties;
 mod transpose;
-pub mod verify;
 mod work;
 mod written;
 
@@ -63,7 +63,15 @@ pub use passing::{Operands, PartialRule};
 pub use request::BoundCall;
 pub(crate) use row::{Bound, Entry, Row};
 pub use rule::{Equation, Rule};
+pub use shard_region::ShardRegion;
 pub use strategy::{OperandPlacement, Strategy};
 pub use table::OpTable;
 pub(crate) use table::{DEEPEST, MOST_CALLS};
 pub use written::OutputAliasing;
+
+/// Internals for the other crates of this project; they may change with any version.
+#[doc(hidden)]
+pub mod internal {
+    pub use super::op::{Brackets, bound_of};
+    pub use super::row::{Bound, Entry, Row};
+}
