@@ -4,8 +4,8 @@
 //! cargo run --example own_op
 //! ```
 
-use reshard::ops::rules::verify::{LocalView, Tensor, Verifier};
 use reshard::ops::rules::{OpCall, OpTable, Rule};
+use reshard_verify::{LocalView, Tensor, Verifier};
 
 /// `silu(gate) * x` on one rank's shards.
 fn swiglu(local: &LocalView<'_>) -> Result<Vec<Tensor>, String> {

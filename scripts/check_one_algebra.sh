@@ -16,7 +16,7 @@ gone() {
     fi
 }
 
-sharding=('sharding/src/*.rs' 'sharding/planner/src/*.rs' 'sharding/ops/src/*.rs' 'program/src/*.rs')
+sharding=('sharding/src/*.rs' 'sharding/planner/src/*.rs' 'sharding/ops/src/*.rs' 'sharding/verify/src/*.rs' 'program/src/*.rs')
 planner=('sharding/planner/src/*.rs')
 kernels=('kernels/src/*.rs' 'kernels/cuda/src/*.rs')
 collectives=('collectives/src/*.rs' 'collectives/*/src/*.rs')

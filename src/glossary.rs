@@ -10,7 +10,6 @@ use crate::kernels::random::{Draw, Generator, IndexRun, Key};
 use crate::kernels::{CopySide, LoopNest};
 use crate::layout::{AxisStride, Boundary, Layout, Mode, Stride};
 use crate::ops::propagate::OutputConstraint;
-use crate::ops::rules::verify::Verdict;
 use crate::ops::rules::{Rule, Strategy};
 use crate::planner::{Level, MinTraffic, Phase, Plan, Step, StepOp, Topology};
 use crate::program::{Graph, Pass, Program, RedistributionRef, Report, ShardingSolver};

@@ -6,7 +6,7 @@
 //!
 //! [`Communicator`] is the trait that an engine implements. [`threads`] is the engine without dependencies:
 //! its ranks are threads of this process and copy directly from each other's buffers. [`TrafficLog`] counts the
-//! bytes that were really transferred. [`testing`] holds test tools for engines.
+//! bytes that were really transferred. The crate `reshard-conformance` tests engines.
 //!
 //! ```
 //! use reshard_collectives::threads;
@@ -35,13 +35,13 @@ mod communicator;
 mod compiled;
 mod error;
 mod exchange;
+mod fault;
 mod fingerprint;
 mod item;
 mod lower;
 mod message;
 mod scratch;
 mod started;
-pub mod testing;
 pub mod threads;
 mod trace;
 
@@ -58,3 +58,9 @@ pub use reshard_layout::ErrorKind;
 pub use scratch::Scratch;
 pub use started::PendingRun;
 pub use trace::{Hop, TrafficLog};
+
+/// Internals for the other crates of this project; they may change with any version.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::fault::{Fault, FaultKind};
+}

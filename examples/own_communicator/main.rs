@@ -10,7 +10,7 @@ use std::io::{Write, stdout};
 use std::thread;
 
 use mailbox::{Habit, Mailbox};
-use reshard::collectives::testing::{ContractOptions, check};
+use reshard_conformance::{ContractOptions, check};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let habit = match std::env::args().nth(1) {

@@ -6,8 +6,8 @@ use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use reshard_kernels::DType;
-use reshard_ops::rules::verify::{Data, LocalView, Tensor, Verifier};
 use reshard_ops::rules::{Op, Strategy};
+use reshard_verify::{Data, LocalView, Tensor, Verifier};
 
 use crate::arrays;
 use crate::buffers;

@@ -11,11 +11,12 @@ use std::path::{Path, PathBuf};
 use syn::{ImplItem, Item, UseTree, Visibility};
 
 /// The crates with items for users of the package, and the folders of their sources.
-const CRATES: [(&str, &str); 10] = [
+const CRATES: [(&str, &str); 11] = [
     ("layout", "layout"),
     ("sharding", "sharding"),
     ("planner", "sharding/planner"),
     ("ops", "sharding/ops"),
+    ("verify", "sharding/verify"),
     ("program", "program"),
     ("reference", "reference"),
     ("kernels", "kernels"),

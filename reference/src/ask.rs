@@ -6,8 +6,7 @@ use core::ops::Deref;
 use reshard_kernels::DType;
 use reshard_kernels::random::definition::element;
 use reshard_kernels::random::{Draw, Key};
-use reshard_ops::rules::BoundCall;
-use reshard_ops::rules::verify::ShardRegion;
+use reshard_ops::rules::{BoundCall, ShardRegion};
 
 use crate::Error;
 use crate::arrays::{A, Unfit, of};

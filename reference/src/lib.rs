@@ -10,7 +10,7 @@
 //! [table](reshard_ops::rules::OpTable) declares. On a shard an op computes its part of the result on the
 //! whole, and its arguments refer to the whole. Ops that depend on an element's position, such as causal
 //! attention, a random number or the index of a class, read the
-//! [region](reshard_ops::rules::verify::ShardRegion) of the shard.
+//! [region](reshard_ops::rules::ShardRegion) of the shard.
 //!
 //! A rule is an op too, if it is an einsum; a composite runs its body. Names are those of the standard table.
 //!

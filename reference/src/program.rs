@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use half::{bf16, f16};
 use ndarray::{ArrayD, IxDyn};
 use reshard_collectives::{Element, TrafficLog, threads};
-use reshard_ops::rules::verify::ShardRegion;
+use reshard_ops::rules::ShardRegion;
 use reshard_planner::Plan;
 use reshard_program::schedule::on_one_slice;
 use reshard_program::{Program, Statement, ValueId};

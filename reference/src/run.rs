@@ -1,8 +1,7 @@
 //! A call on tensors: the op of the name, the equation of a rule, or the body of a composite.
 
 use ndarray::{ArrayD, Axis, IxDyn};
-use reshard_ops::rules::verify::ShardRegion;
-use reshard_ops::rules::{Composite, Dim, OpCall, OpTable, Rule, Vmapped};
+use reshard_ops::rules::{Composite, Dim, OpCall, OpTable, Rule, ShardRegion, Vmapped};
 use reshard_sharding::Region;
 
 use crate::Error;
@@ -73,8 +72,7 @@ pub fn run<T: Real>(table: &OpTable, call: &OpCall, inputs: &[ArrayD<T>]) -> Res
 ///
 /// ```
 /// use ndarray::array;
-/// use reshard_ops::rules::OpTable;
-/// use reshard_ops::rules::verify::ShardRegion;
+/// use reshard_ops::rules::{OpTable, ShardRegion};
 /// use reshard_reference::{Local, run_local};
 /// use reshard_sharding::{Mesh, Sharding};
 /// // Row 1 of [2, 3], whose diagonal is column 1.

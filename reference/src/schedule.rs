@@ -14,8 +14,7 @@ use std::sync::Arc;
 use ndarray::{ArrayD, IxDyn};
 use reshard_collectives::threads::{ThreadCommunicator, World};
 use reshard_kernels::DType;
-use reshard_ops::rules::verify::ShardRegion;
-use reshard_ops::rules::{OpCall, OpTable};
+use reshard_ops::rules::{OpCall, OpTable, ShardRegion};
 use reshard_program::schedule::{
     ArenaSlice, CommunicatorExchanges, CompileOptions, ExchangeEngine, Kernels, LocalCall, LocalTensor,
     Schedule, Transfer,

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use reshard_collectives::Error;
-use reshard_collectives::testing::Fault;
+use reshard_collectives::internal::Fault;
 use reshard_collectives::threads::World;
 
 use crate::comm::Shown;

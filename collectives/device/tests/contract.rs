@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use reshard_collectives::testing::{self, ContractOptions, Fault, FaultKind};
 use reshard_collectives::{Communicator, CompiledPlan, Error};
+use reshard_conformance::{ContractOptions, Fault, FaultKind};
 use reshard_device::{Backend, DeviceWorld, Simulated};
 use reshard_kernels::DType;
 use reshard_planner::Planner;
@@ -12,7 +12,7 @@ use reshard_sharding::{Mesh, Sharding};
 fn keeps_the_contract<B: Backend>(device: &B, ranks: usize, options: &ContractOptions) {
     let mut world = DeviceWorld::new(device.clone(), ranks).unwrap();
     let reports = world.run(|comm| {
-        Ok::<_, Error>(testing::check_with(
+        Ok::<_, Error>(reshard_conformance::check_with(
             comm,
             options,
             &|comm, buffer, bytes| comm.write(buffer, bytes),
@@ -60,7 +60,7 @@ fn a_rank_that_never_comes_to_a_barrier_is_named() {
     let mut world = DeviceWorld::new(Simulated::new(), 3).unwrap();
     world.set_time_out(Duration::from_millis(200));
     for missing in 0..3 {
-        for checked in world.run(|comm| Ok::<_, Error>(testing::check_missing(comm, missing))) {
+        for checked in world.run(|comm| Ok::<_, Error>(reshard_conformance::check_missing(comm, missing))) {
             checked.unwrap().unwrap_or_else(|failure| panic!("{failure}"));
         }
     }

@@ -7,8 +7,8 @@ use std::net::TcpListener;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use reshard_collectives::testing::{self, ContractOptions};
 use reshard_collectives::{Communicator, CompiledPlan};
+use reshard_conformance::ContractOptions;
 use reshard_kernels::DType;
 use reshard_nccl::bootstrap::Rendezvous;
 use reshard_nccl::{Comm, Real};
@@ -26,7 +26,7 @@ fn missing() -> Option<String> {
 }
 
 fn keeps_the_contract(comm: &mut Comm<Real>, options: &ContractOptions) {
-    let report = testing::check_with(
+    let report = reshard_conformance::check_with(
         comm,
         options,
         &|comm, buffer, bytes| comm.write(buffer, bytes),

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use super::meeting::{Look, Meeting};
 use super::world::Shared;
 use crate::check::check_group;
-use crate::testing::Fault;
+use crate::fault::Fault;
 use crate::trace::Recorder;
 use crate::{Communicator, Error, Exchange, Location, ReceiveMessage, ReturnedBuffers, TrafficLog, zeros};
 

@@ -3,7 +3,7 @@
 use std::panic::panic_any;
 
 use super::ThreadCommunicator;
-use crate::testing::{Fault, FaultKind};
+use crate::fault::{Fault, FaultKind};
 use crate::{Error, Exchange};
 
 impl ThreadCommunicator {

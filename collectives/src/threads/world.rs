@@ -11,7 +11,7 @@ use reshard_planner::Plan;
 
 use super::comm::ThreadCommunicator;
 use super::meeting::{Meeting, Workshop};
-use crate::testing::Fault;
+use crate::fault::Fault;
 use crate::{Batch, BufferLayout, Communicator, CompiledPlan, Element, Error, TrafficLog, item, zeros};
 
 /// The shards of a tensor, one per rank of its mesh, in mesh order.

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use reshard_collectives::Error;
-use reshard_collectives::testing::{self, ContractOptions, ContractReport, GOLDEN};
 use reshard_collectives::threads::World;
+use reshard_conformance::{ContractOptions, ContractReport, GOLDEN};
 use reshard_planner::Topology;
 use reshard_test_support::Sweep;
 
 fn on_threads(ranks: usize, options: &ContractOptions) -> Vec<ContractReport> {
-    let reports = World::new(ranks).unwrap().run(|comm| Ok::<_, Error>(testing::check(comm, options)));
+    let reports =
+        World::new(ranks).unwrap().run(|comm| Ok::<_, Error>(reshard_conformance::check(comm, options)));
     reports.into_iter().map(|report| report.unwrap().unwrap_or_else(|failure| panic!("{failure}"))).collect()
 }
 

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use reshard_collectives::testing::{Fault, FaultKind};
 use reshard_collectives::threads::World;
-use reshard_collectives::{Communicator, CompiledPlan, Error, testing};
+use reshard_collectives::{Communicator, CompiledPlan, Error};
+use reshard_conformance::{Fault, FaultKind};
 use reshard_kernels::DType;
 use reshard_planner::{Arithmetic, Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
@@ -151,7 +151,7 @@ fn a_rank_that_never_comes_to_a_barrier_is_named() {
     for stall in [Duration::ZERO, Duration::from_millis(800)] {
         for missing in 0..3 {
             let checked = world.run(|comm| {
-                let checked = testing::check_missing(comm, missing);
+                let checked = reshard_conformance::check_missing(comm, missing);
                 if comm.rank() == missing {
                     std::thread::sleep(stall);
                 }

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use reshard_collectives::testing::{ContractOptions, Failure};
+use reshard_conformance::{ContractOptions, Failure};
 
 use crate::mailbox::{Habit, Mailbox};
 use crate::messages::failures;

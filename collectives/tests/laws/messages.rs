@@ -4,9 +4,9 @@
 use std::thread;
 
 use crate::mailbox::{Habit, Mailbox};
-use reshard_collectives::testing::{self, ContractOptions};
 use reshard_collectives::threads::World;
 use reshard_collectives::{Communicator, CompiledPlan, Error};
+use reshard_conformance::ContractOptions;
 use reshard_kernels::DType;
 use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
@@ -60,13 +60,20 @@ fn messages_and_shared_memory_agree() {
 }
 
 /// Returns the contract failures of ranks with a habit: for each rank its failure, if it saw one.
-fn contract_of(habit: Habit, ranks: usize, options: ContractOptions) -> Vec<Option<testing::Failure>> {
+fn contract_of(
+    habit: Habit,
+    ranks: usize,
+    options: ContractOptions,
+) -> Vec<Option<reshard_conformance::Failure>> {
     failures(Mailbox::all(ranks, habit), options)
 }
 
 /// Returns the contract failures of these ranks: for each its failure, if it saw one.
-pub(crate) fn failures(ranks: Vec<Mailbox>, options: ContractOptions) -> Vec<Option<testing::Failure>> {
-    let check = move |mut mailbox: Mailbox| testing::check(&mut mailbox, &options).err();
+pub(crate) fn failures(
+    ranks: Vec<Mailbox>,
+    options: ContractOptions,
+) -> Vec<Option<reshard_conformance::Failure>> {
+    let check = move |mut mailbox: Mailbox| reshard_conformance::check(&mut mailbox, &options).err();
     let threads: Vec<_> = ranks.into_iter().map(|mailbox| thread::spawn(move || check(mailbox))).collect();
     threads.into_iter().map(|rank| rank.join().unwrap()).collect()
 }
@@ -93,7 +100,7 @@ fn a_rank_that_never_comes_to_a_barrier_is_named() {
     for missing in 0..3 {
         let check = move |mut mailbox: Mailbox| {
             mailbox.set_time_out(std::time::Duration::from_millis(200));
-            testing::check_missing(&mut mailbox, missing)
+            reshard_conformance::check_missing(&mut mailbox, missing)
         };
         let mailboxes = Mailbox::all(3, Habit::Sound).into_iter();
         let ranks: Vec<_> = mailboxes.map(|mailbox| thread::spawn(move || check(mailbox))).collect();

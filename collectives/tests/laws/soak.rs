@@ -9,9 +9,9 @@ use std::thread;
 
 use crate::mailbox::{Habit, Mailbox};
 use crate::pair::{check_pair, shards};
-use reshard_collectives::testing::{ContractCase, ContractOptions, Failure, check_batch, check_one};
 use reshard_collectives::threads::World;
 use reshard_collectives::{BufferLayout, Error};
+use reshard_conformance::{ContractCase, ContractOptions, Failure, check_batch, check_one};
 use reshard_kernels::DType;
 use reshard_layout::Layout;
 use reshard_planner::{Objective, Plan, Planner};

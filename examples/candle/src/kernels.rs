@@ -13,8 +13,7 @@ use std::sync::Arc;
 
 use candle_core::{CpuStorage, DType, Device, Module, Storage, Tensor};
 use candle_nn::{LayerNorm, Linear};
-use reshard_ops::rules::verify::ShardRegion;
-use reshard_ops::rules::{OpCall, OpTable};
+use reshard_ops::rules::{OpCall, OpTable, ShardRegion};
 use reshard_program::schedule::{ArenaSlice, Kernels, LocalBuffer, LocalCall, LocalTensor};
 
 /// Candle's ops on the CPU, for one rank.

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use reshard_kernels::DType;
-use reshard_ops::rules::OpCall;
-use reshard_ops::rules::verify::ShardRegion;
+use reshard_ops::rules::{OpCall, ShardRegion};
 use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Region, Sharding};
 

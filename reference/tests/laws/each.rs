@@ -1,10 +1,10 @@
 //! A call on each slice equals a loop over the slices, on whole tensors and on the shards of its rows.
 
 use ndarray::{ArrayD, Axis, stack};
-use reshard_ops::rules::verify::{Data, LocalView, Tensor, Verifier};
 use reshard_ops::rules::{OpCall, OpTable, Vmapped};
 use reshard_reference::{Local, run, run_local};
 use reshard_test_support::Random;
+use reshard_verify::{Data, LocalView, Tensor, Verifier};
 
 use crate::numbers::{CALLS, input};
 

@@ -1,8 +1,7 @@
 //! Ops declared as local no-ops are: every rank's result has the elements of its operand, in the same order.
 
 use ndarray::{ArrayD, IxDyn};
-use reshard_ops::rules::verify::ShardRegion;
-use reshard_ops::rules::{OpCall, OpTable};
+use reshard_ops::rules::{OpCall, OpTable, ShardRegion};
 use reshard_reference::{Local, run_local};
 use reshard_sharding::{Mesh, Placement, Sharding};
 

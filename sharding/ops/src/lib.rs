@@ -1,7 +1,7 @@
 //! What an op means for shardings.
 //!
-//! * [`rules`]: what an op may be along one mesh axis: equations, strategies, the [table](rules::OpTable) of ops, and the
-//!   [verifier](rules::verify) that tries a rule on data. Rules of one line are declared in `rules/standard.rs`, families of
+//! * [`rules`]: what an op may be along one mesh axis: equations, strategies, the [table](rules::OpTable) of ops; the
+//!   crate `reshard-verify` tries a rule on data. Rules of one line are declared in `rules/standard.rs`, families of
 //!   ops that depend on arguments in `rules/families`.
 //! * [`gradients`]: what an op's backward computes, as calls of other ops; how it is sharded follows from the rules.
 //! * [`propagate`]: the strategy of least cost for an op on a whole mesh, by the planner's own model, and for graphs of ops.

@@ -12,7 +12,7 @@ mod random;
 use std::time::Duration;
 
 use reshard_collectives::Communicator;
-use reshard_collectives::testing::ContractOptions;
+use reshard_conformance::ContractOptions;
 use reshard_mpi::Comm;
 use reshard_test_support::jobs::{JOB, succeeds};
 

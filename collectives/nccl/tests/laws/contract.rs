@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use reshard_collectives::testing::{self, ContractOptions};
+use reshard_conformance::ContractOptions;
 use reshard_nccl::testing::RecordingWorld;
 use reshard_nccl::{Comm, FloatSums};
 use reshard_test_support::Sweep;
@@ -12,7 +12,7 @@ fn keeps_the_contract(ranks: usize, options: &ContractOptions, floats: FloatSums
     let reports = world.run(|nccl| {
         let mut comm = Comm::with_time_out(nccl, Duration::from_mins(2)).unwrap();
         comm.set_float_sums(floats);
-        testing::check_with(
+        reshard_conformance::check_with(
             &mut comm,
             options,
             &|comm, buffer, bytes| comm.write(buffer, bytes),

@@ -38,6 +38,7 @@ mod parameter;
 mod partial_rule;
 mod row;
 mod rule;
+mod shard_region;
 mod sizes;
 mod standard;
 mod strategy;
@@ -45,7 +46,6 @@ mod table;
 mod terms;
 mod ties;
 mod transpose;
-pub mod verify;
 mod vmapped;
 mod work;
 
@@ -62,8 +62,16 @@ pub use parameter::{DefaultValue, DimOf, Parameter, ParameterKind, Parameters};
 pub use partial_rule::{Operands, PartialRule};
 pub(crate) use row::{Bound, Entry, Row};
 pub use rule::{Equation, Rule};
+pub use shard_region::ShardRegion;
 pub use strategy::{OperandPlacement, Strategy};
 pub use table::OpTable;
 pub(crate) use table::{DEEPEST, MOST_CALLS};
 pub use vmapped::Vmapped;
 pub(crate) use vmapped::{Has, count};
+
+/// Internals for the other crates of this project; they may change with any version.
+#[doc(hidden)]
+pub mod internal {
+    pub use super::op::{Brackets, bound_of};
+    pub use super::row::{Bound, Entry, Row};
+}

@@ -414,8 +414,14 @@ impl Op {
     }
 }
 
+/// Returns the factors, dims and rows of an op; `None` for a view, which has no strategies of one axis.
+pub fn bound_of(op: &Op) -> Option<&Bound> {
+    op.bound()
+}
+
 /// `64,32` in brackets.
-pub(crate) struct Brackets<'a>(pub(crate) &'a [usize]);
+#[derive(Debug)]
+pub struct Brackets<'a>(pub &'a [usize]);
 
 impl fmt::Display for Brackets<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,10 +3,10 @@
 use crate::reference_ops::{self, Example};
 use reshard_kernels::DType;
 use reshard_ops::propagate::{Operand, Propagator};
-use reshard_ops::rules::verify::{LocalView, Tensor, Verifier};
 use reshard_ops::rules::{Composite, OpCall, OpTable};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::Sweep;
+use reshard_verify::{LocalView, Tensor, Verifier};
 
 /// A body, and shapes of its inputs.
 struct Body {

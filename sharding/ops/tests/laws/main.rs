@@ -19,5 +19,4 @@ mod torch_choices;
 mod torch_names;
 mod transposed;
 mod typed;
-mod verifier;
 mod written;

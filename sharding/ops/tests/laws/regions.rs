@@ -5,9 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use reshard_ops::rules::verify::{Data, LocalView, Tensor, Verifier};
 use reshard_ops::rules::{Op, OpCall, OpTable, Rule, Strategy};
 use reshard_test_support::Sweep;
+use reshard_verify::{Data, LocalView, Tensor, Verifier};
 
 type Texts = BTreeSet<String>;
 

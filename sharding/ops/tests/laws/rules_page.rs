@@ -25,9 +25,9 @@ use std::fmt::Write as _;
 
 use crate::reference_ops::{Example, defined, fold, lines, x};
 use ndarray::{Axis, Slice};
-use reshard_ops::rules::verify::{Data, Verifier};
 use reshard_ops::rules::{Op, OpCall, OpTable, OperandPlacement, Rule, Strategy};
 use reshard_sharding::{Placement, ReduceOp};
+use reshard_verify::{Data, Verifier};
 
 /// A call of torch, our call, and the shapes on which rows are verified.
 struct Same {

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use crate::reference_ops::Example;
 use reshard_kernels::DType;
 use reshard_ops::propagate::{Operand, Propagator};
-use reshard_ops::rules::verify::{Mutants, Random, Verdict};
 use reshard_ops::rules::{OpCall, OpTable};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::Sweep;
+use reshard_verify::{Mutants, Random, Verdict};
 
 /// Ops that only regroup digits.
 ///

@@ -11,10 +11,10 @@ use std::sync::Mutex;
 use crate::reference_ops::Example;
 use crate::table::each;
 use reshard_ops::Error;
-use reshard_ops::rules::verify::{Data, LocalView, ShardRegion, Tensor, Verdict, Verifier};
-use reshard_ops::rules::{Op, OpTable, OperandPlacement, Rule, Strategy};
+use reshard_ops::rules::{Op, OpTable, OperandPlacement, Rule, ShardRegion, Strategy};
 use reshard_sharding::ReduceOp;
 use reshard_test_support::Sweep;
+use reshard_verify::{Data, LocalView, Tensor, Verdict, Verifier};
 
 /// The step of a difference: a power of two, so that nothing is rounded away.
 const STEP: f64 = 1.0 / 1024.0;
@@ -27,7 +27,7 @@ fn differentiable(example: &Example, op: &Op) -> Vec<usize> {
             Data::Index { .. } | Data::Mask { .. } => false,
             Data::Integers | Data::Distinct | Data::Real | Data::Positive | Data::Made(_) => {
                 let near = |by: f64| {
-                    let mut random = reshard_ops::rules::verify::Random::new(7);
+                    let mut random = reshard_verify::Random::new(7);
                     let mut inputs: Vec<Tensor> = (op.inputs().iter().enumerate())
                         .map(|(j, s)| Tensor::new(s, example.data_of(j).whole(s, &mut random)))
                         .collect();

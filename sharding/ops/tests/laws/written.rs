@@ -2,10 +2,10 @@
 
 use reshard_kernels::DType;
 use reshard_ops::propagate::{OpSharding, Operand, OutputConstraint, Propagator};
-use reshard_ops::rules::verify::{Random, Tensor, Verifier};
 use reshard_ops::rules::{Op, OpCall, OpTable, Rule, Strategy};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::Sweep;
+use reshard_verify::{Random, Tensor, Verifier};
 
 /// `softmax(dim=1)` as `softmax_(dim=1)`.
 fn renamed(call: &str, suffix: &str) -> OpCall {

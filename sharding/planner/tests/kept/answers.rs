@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 
-use reshard_ops::rules::verify::Random;
 use reshard_sharding::{Error, Mesh, SubAxis};
+use reshard_verify::Random;
 
 /// One of a list.
 pub(crate) fn one<'a, T: ?Sized>(r: &mut Random, of: &[&'a T]) -> &'a T {

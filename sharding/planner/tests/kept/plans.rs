@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use reshard_kernels::DType;
-use reshard_ops::rules::verify::Random;
 use reshard_planner::{Arithmetic, Error, Level, Objective, Phase, Plan, Planner, SearchBudget, Topology};
 use reshard_sharding::{GroupPattern, Mesh, Sharding};
+use reshard_verify::Random;
 
 use crate::answers::{chance, mesh, names, placements, shape, some_sub_axes};
 

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use reshard_ops::rules::verify::Random;
 use reshard_sharding::{Error, Mesh, Region, Sharding};
+use reshard_verify::Random;
 
 use crate::answers::{chance, mesh, names, placements, shape, shown, some_sub_axes};
 

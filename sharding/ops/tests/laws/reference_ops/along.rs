@@ -1,6 +1,6 @@
 //! Ops along a dim in which every element depends on all others.
 
-use reshard_ops::rules::verify::{Data, LocalView};
+use reshard_verify::{Data, LocalView};
 
 use super::{Example, example};
 

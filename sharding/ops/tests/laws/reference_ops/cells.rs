@@ -1,6 +1,6 @@
 //! Cells of recurrent networks, and products of scaled and grouped matrices.
 
-use reshard_ops::rules::verify::Data;
+use reshard_verify::Data;
 
 use super::{Example, example};
 

@@ -1,6 +1,6 @@
 //! Distances, grids and blocks.
 
-use reshard_ops::rules::verify::Data;
+use reshard_verify::Data;
 
 use super::{Example, example};
 

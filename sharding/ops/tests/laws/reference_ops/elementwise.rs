@@ -1,6 +1,6 @@
 //! Element by element: bits, truth values, steps, scales and complex numbers, stored in a last dim of two.
 
-use reshard_ops::rules::verify::Data;
+use reshard_verify::Data;
 
 use super::{Example, example};
 

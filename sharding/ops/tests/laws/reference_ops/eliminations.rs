@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use ndarray::{Array2, Axis};
 #[cfg(test)]
-use reshard_ops::rules::verify::{Data, Random};
+use reshard_verify::{Data, Random};
 
 use super::A;
 

@@ -1,6 +1,6 @@
 //! Indexing, in which a rank leaves out the elements that it does not hold.
 
-use reshard_ops::rules::verify::{Data, Random};
+use reshard_verify::{Data, Random};
 
 use super::{Example, example};
 

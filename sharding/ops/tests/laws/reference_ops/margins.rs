@@ -1,6 +1,6 @@
 //! Losses of pairs, margins and several classes, and of sequences.
 
-use reshard_ops::rules::verify::Data;
+use reshard_verify::Data;
 
 use super::{Example, example};
 

@@ -1,7 +1,7 @@
 //! Batches of matrices.
 
 use ndarray::{Axis, Ix2, s};
-use reshard_ops::rules::verify::{Data, LocalView, Random};
+use reshard_verify::{Data, LocalView, Random};
 
 use super::eliminations::{
     Complex, M, cholesky, covariance, determinant, diagonal, eigenvalues, eigenvector, eliminated,

@@ -34,9 +34,9 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ndarray::{ArrayD, Axis, IxDyn};
-use reshard_ops::rules::verify::{Data, LocalView, ShardRegion, Tensor, Verifier};
-use reshard_ops::rules::{Op, OpCall, OpTable};
+use reshard_ops::rules::{Op, OpCall, OpTable, ShardRegion};
 use reshard_reference::{Local, run_local};
+use reshard_verify::{Data, LocalView, Tensor, Verifier};
 
 pub type A = ArrayD<f64>;
 type Run = Box<dyn Fn(&LocalView<'_>) -> Result<Vec<A>, String>>;

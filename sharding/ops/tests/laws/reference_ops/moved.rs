@@ -1,6 +1,6 @@
 //! Permutations of dims and elements, and halves of a dim.
 
-use reshard_ops::rules::verify::Data;
+use reshard_verify::Data;
 
 use super::{Example, example};
 

@@ -1,6 +1,6 @@
 //! Normalisations that also give the moments they divided by.
 
-use reshard_ops::rules::verify::{Data, LocalView};
+use reshard_verify::{Data, LocalView};
 
 use super::along::in_pairs;
 use super::{Example, example};

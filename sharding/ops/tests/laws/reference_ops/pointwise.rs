@@ -1,6 +1,6 @@
 //! Element by element.
 
-use reshard_ops::rules::verify::{Data, Random};
+use reshard_verify::{Data, Random};
 
 use super::{Example, example};
 

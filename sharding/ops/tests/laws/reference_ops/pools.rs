@@ -1,6 +1,6 @@
 //! Pools whose windows follow from the output, space sampled at points, and channels in another order.
 
-use reshard_ops::rules::verify::{Data, Random};
+use reshard_verify::{Data, Random};
 
 use super::{Example, example};
 

@@ -1,6 +1,6 @@
 //! Products, attention and rotary embedding.
 
-use reshard_ops::rules::verify::Data;
+use reshard_verify::Data;
 
 use super::{Example, example};
 

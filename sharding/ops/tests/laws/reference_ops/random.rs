@@ -1,6 +1,6 @@
 //! Random numbers: the same function of the global index on every rank.
 
-use reshard_ops::rules::verify::Data;
+use reshard_verify::Data;
 
 use super::{Example, example};
 

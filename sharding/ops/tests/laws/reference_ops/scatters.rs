@@ -1,6 +1,6 @@
 //! Parts written over, filled and reduced into, and elements picked by a mask or by their number.
 
-use reshard_ops::rules::verify::{Data, Random};
+use reshard_verify::{Data, Random};
 
 use super::indexing::different;
 use super::{Example, example};

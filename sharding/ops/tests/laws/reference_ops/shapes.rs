@@ -1,6 +1,6 @@
 //! Ranges of dims, other orders, other shapes, and tensors without inputs.
 
-use reshard_ops::rules::verify::LocalView;
+use reshard_verify::LocalView;
 
 use super::{Example, example};
 

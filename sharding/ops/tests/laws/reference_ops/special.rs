@@ -1,6 +1,6 @@
 //! Special functions.
 
-use reshard_ops::rules::verify::Data;
+use reshard_verify::Data;
 
 use super::{Example, example};
 

@@ -1,6 +1,6 @@
 //! Moments, ranks, counts and differences.
 
-use reshard_ops::rules::verify::{Data, Random};
+use reshard_verify::{Data, Random};
 
 use super::{Example, defined, example, make, x};
 

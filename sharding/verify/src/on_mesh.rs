@@ -1,22 +1,23 @@
 //! The check of one call on a whole mesh: local results in some shardings represent the whole result.
 
 use super::data::Random;
-use super::local::{LocalView, ShardRegion, Tensor};
+use super::local::{LocalView, Tensor};
 use super::trial::{ROOTS, Shapes, is_of_norms, on_the_whole, same};
 use super::{Verifier, reason};
-use crate::Error;
-use crate::rules::Op;
+use reshard_ops::Error;
+use reshard_ops::rules::{Op, ShardRegion};
 use reshard_sharding::{ReduceOp, Sharding};
 
 impl Verifier<'_> {
     /// Checks that the op, run by every rank on shards of the inputs, makes outputs in these shardings.
     ///
-    /// This is the property that [propagation](crate::propagate) asserts of its choices, on any number of
+    /// This is the property that [propagation](reshard_ops::propagate) asserts of its choices, on any number of
     /// axes.
     ///
     /// ```
     /// use reshard_sharding::{Mesh, Sharding};
-    /// use reshard_ops::rules::{Op, verify::{Tensor, Verifier}};
+    /// use reshard_ops::rules::Op;
+    /// use reshard_verify::{Tensor, Verifier};
     /// let double = Verifier::new("double", |local| {
     ///     let x = local.inputs[0];
     ///     Ok(vec![Tensor::new(&x.shape, x.data.iter().map(|v| 2.0 * v).collect())])

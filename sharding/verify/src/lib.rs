@@ -26,6 +26,7 @@
 //! **Missing strategies** are a warning: [`Verdict::missing`] are the true strategies that follow from no
 //! declared one, found among all combinations within a budget. `R` is also `P(avg)`, `P(max)` and `P(min)`,
 //! so that much follows. [`Verifier::discover`] makes a rule from nothing but the op.
+#![forbid(unsafe_code)]
 
 mod candidate;
 mod data;
@@ -41,17 +42,16 @@ use core::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use data::{Data, Random};
-pub use local::{LocalOp, LocalView, ShardRegion, Tensor};
+pub use local::{LocalOp, LocalView, Tensor};
 pub use mutants::Mutants;
 pub use verdict::{Discovery, Found, Verdict};
 
 use candidate::{Candidate, KINDS, fill, is_even, is_fixed, is_minor, plain};
 use trial::{Shapes, Trial};
 
-use crate::Error;
-use crate::rules::op::{Brackets, Op};
-use crate::rules::row::Entry;
-use crate::rules::strategy::Strategy;
+use reshard_ops::Error;
+use reshard_ops::rules::internal::{Brackets, Entry, bound_of};
+use reshard_ops::rules::{Op, Strategy};
 use reshard_sharding::{Placement, ReduceOp};
 
 /// The default number of data sets that a strategy has to pass.
@@ -69,7 +69,7 @@ enum Replicas {
 /// An op to run, and its known properties.
 ///
 /// ```
-/// use reshard_ops::rules::verify::{Tensor, Verifier};
+/// use reshard_verify::{Tensor, Verifier};
 /// use reshard_ops::rules::{Op, Rule};
 /// let relu = Verifier::new("relu", |local| {
 ///     let x = local.inputs[0];
@@ -235,7 +235,7 @@ impl<'a> Verifier<'a> {
         let shapes = Self::shapes(ops);
         let mut tried: Vec<(String, bool)> = Vec::new();
         for (c, (op, shapes)) in ops.iter().zip(&shapes).enumerate() {
-            let Some(bound) = op.bound() else {
+            let Some(bound) = bound_of(op) else {
                 return Err(self.error(shapes, "a view has no strategies of one axis"));
             };
             let texts: Vec<String> = op.strategies().iter().map(ToString::to_string).collect();
@@ -306,7 +306,7 @@ impl<'a> Verifier<'a> {
     pub fn failing(&self, ops: &[Op]) -> Result<Vec<Strategy>, Error> {
         let mut out: Vec<Strategy> = Vec::new();
         for (c, (op, shapes)) in ops.iter().zip(&Self::shapes(ops)).enumerate() {
-            let Some(bound) = op.bound() else { continue };
+            let Some(bound) = bound_of(op) else { continue };
             for n in self.ranks.clone() {
                 let trial = Trial::new(self, shapes, n, self.seed ^ ((c as u64) << 8) ^ n as u64, self.sets)?;
                 for (row, strategy) in bound.rows.iter().zip(op.strategies()) {
@@ -347,7 +347,7 @@ impl<'a> Verifier<'a> {
     /// All calls need operands with the same numbers of dims.
     ///
     /// ```
-    /// use reshard_ops::rules::verify::{Tensor, Verifier};
+    /// use reshard_verify::{Tensor, Verifier};
     /// let transpose = Verifier::new("transpose of a vector", |local| Ok(vec![local.inputs[0].clone()]));
     /// let found = transpose.discover(&[(&[&[6]], &[&[6]]), (&[&[5]], &[&[5]])])?;
     /// assert_eq!(found.to_string(),
@@ -398,7 +398,7 @@ impl<'a> Verifier<'a> {
         seed: u64,
     ) -> Result<search::Truths, Error> {
         let mut norms: Vec<ReduceOp> = Vec::new();
-        for entry in like.bound().into_iter().flat_map(|b| &b.rows).flat_map(|row| &row.entries) {
+        for entry in bound_of(like).into_iter().flat_map(|b| &b.rows).flat_map(|row| &row.entries) {
             if let Entry::Partial(op) = entry
                 && !ReduceOp::ALL.contains(op)
                 && !norms.contains(op)
@@ -455,7 +455,7 @@ fn groups(ops: &[Op]) -> Vec<Vec<usize>> {
 
 /// The rows of an op that the search may also find.
 fn declared(op: &Op) -> Vec<Candidate> {
-    let Some(bound) = op.bound() else { return Vec::new() };
+    let Some(bound) = bound_of(op) else { return Vec::new() };
     (bound.rows.iter())
         .filter(|row| !is_minor(bound, row) && !is_fixed(row))
         .map(|row| Candidate { entries: plain(row), even: is_even(bound, row) })

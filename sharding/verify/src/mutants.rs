@@ -13,9 +13,9 @@ use super::Verifier;
 use super::candidate::{Candidate, KINDS, fill, is_even, is_fixed, is_minor, plain};
 use super::search::Truths;
 use super::trial::{Shapes, Trial};
-use crate::Error;
-use crate::rules::op::Op;
-use crate::rules::row::{Bound, Entry, Row};
+use reshard_ops::Error;
+use reshard_ops::rules::Op;
+use reshard_ops::rules::internal::{Bound, Entry, Row, bound_of};
 use reshard_sharding::ReduceOp;
 
 /// The outcome of a mutation test.
@@ -89,7 +89,7 @@ pub(super) fn mutants(
     truths: Option<&Truths>,
 ) -> Result<Mutants, Error> {
     let mut count = Mutants::default();
-    let Some((first, bound)) = ops.first().and_then(|op| Some((op, op.bound()?))) else { return Ok(count) };
+    let Some((first, bound)) = ops.first().and_then(|op| Some((op, bound_of(op)?))) else { return Ok(count) };
     let inputs = first.inputs().len();
     let dims: Vec<usize> = first.inputs().iter().chain(first.outputs()).map(Vec::len).collect();
     let trials = |seed: u64, sets: usize| -> Result<Vec<Trial<'_>>, Error> {
@@ -108,7 +108,7 @@ pub(super) fn mutants(
             let holds = |trials: &[Trial<'_>]| {
                 trials.iter().enumerate().all(|(t, trial)| {
                     let call = t / v.ranks.clone().count();
-                    let Some(own) = ops[call].bound() else { return true };
+                    let Some(own) = bound_of(ops[call]) else { return true };
                     let mut own = own.clone();
                     if m.drop_even {
                         own.factors.iter_mut().for_each(|f| f.even = false);

@@ -1,7 +1,7 @@
 //! Rows under test: the entry of each operand along an axis, filled with a kind of shard.
 
-use crate::rules::row::{Bound, Entry, Row};
-use crate::rules::strategy::Strategy;
+use reshard_ops::rules::Strategy;
+use reshard_ops::rules::internal::{Bound, Entry, Row};
 use reshard_sharding::{Placement, ReduceOp};
 
 /// The kinds that fill placeholders: a plain shard, and one strided by 2.

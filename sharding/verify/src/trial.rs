@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::data::{Data, Random};
-use super::local::{LocalView, ShardRegion, Tensor};
+use super::local::{LocalView, Tensor};
 use super::{Replicas, Verifier};
-use crate::Error;
-use crate::rules::op::Brackets;
+use reshard_ops::Error;
+use reshard_ops::rules::ShardRegion;
+use reshard_ops::rules::internal::Brackets;
 use reshard_sharding::{Mesh, Placement, Sharding};
 
 /// The operand shapes of a call.

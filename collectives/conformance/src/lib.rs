@@ -1,4 +1,4 @@
-//! Test tools for engines: the contract of every [`Communicator`](crate::Communicator) as a test suite,
+//! Tests for engines: the contract of every [`Communicator`](reshard_collectives::Communicator) as a test suite,
 //! faults to inject, and the golden plans.
 //!
 //! * [`check`]: the whole contract; [`check_with`] if memory is not the host's; [`check_one`] and
@@ -13,8 +13,9 @@
 //! [`Sharding::assemble`](reshard_sharding::Sharding::assemble). Ranks exchange no data outside of the engine.
 //!
 //! ```
-//! use reshard_collectives::{Error, testing, threads::World};
-//! let reports = World::new(3)?.run(|comm| Ok::<_, Error>(testing::check(comm, &testing::ContractOptions::quick())));
+//! use reshard_collectives::{Error, threads::World};
+//! use reshard_conformance::{ContractOptions, check};
+//! let reports = World::new(3)?.run(|comm| Ok::<_, Error>(check(comm, &ContractOptions::quick())));
 //! for report in reports {
 //!     let report = report?.expect("threads keep the contract");
 //!     assert!(report.redistributions > 100);
@@ -42,13 +43,15 @@
 //! A wrong result does not end the suite: all ranks continue in step, and the first failure is returned. An
 //! error of the engine ends it on the rank that got it; the contract demands that the others are notified.
 
+#![forbid(unsafe_code)]
+
 mod contract;
-mod fault;
 mod golden;
 
 pub use contract::{
     ContractCase, ContractOptions, ContractReport, Failure, Load, Store, check, check_batch, check_missing,
     check_one, check_with,
 };
-pub use fault::{Fault, FaultKind};
 pub use golden::{GOLDEN, Golden};
+#[doc(inline)]
+pub use reshard_collectives::internal::{Fault, FaultKind};

@@ -10,7 +10,7 @@ use reshard_sharding::{Mesh, ReduceOp, Sharding};
 use super::data::{Kind, Tensor, mix};
 use super::plans::{DENSE, SHAPES, meshes, placements, title};
 use super::{Failure, Suite};
-use crate::{Batch, BufferLayout, Communicator, CompiledPlan, Error};
+use reshard_collectives::{Batch, BufferLayout, Communicator, CompiledPlan, Error};
 
 /// A tensor of a batch; the same placement on every axis.
 struct Row {

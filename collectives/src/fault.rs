@@ -5,8 +5,8 @@ use std::time::Duration;
 /// A fault in one step of one rank, see [`World::inject_faults`](crate::threads::World::inject_faults).
 ///
 /// ```
-/// use reshard_collectives::testing::{Fault, FaultKind};
 /// use reshard_collectives::threads::World;
+/// use reshard_conformance::{Fault, FaultKind};
 /// use reshard_kernels::DType;
 /// use reshard_sharding::{Mesh, Sharding};
 /// use reshard_planner::Planner;

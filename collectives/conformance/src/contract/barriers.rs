@@ -15,7 +15,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Failure, Suite};
-use crate::{Communicator, Error};
+use reshard_collectives::{Communicator, Error};
 
 /// Sleep time of the late rank.
 const LATE: Duration = Duration::from_millis(20);

@@ -3,9 +3,8 @@
 use core::fmt;
 
 use super::search::Truths;
-use crate::Error;
-use crate::rules::rule::Rule;
-use crate::rules::strategy::Strategy;
+use reshard_ops::Error;
+use reshard_ops::rules::{Rule, Strategy};
 
 /// The extent of a validation, and its findings.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -8,7 +8,7 @@ use reshard_sharding::ReduceOp;
 use super::data::{Kind, Tensor};
 use super::plans::{DENSE, meshes, title};
 use super::{Failure, Suite};
-use crate::{Communicator, CompiledPlan, Error};
+use reshard_collectives::{Communicator, CompiledPlan, Error, PendingRun};
 
 /// Source and target placements, each on the first axis and on the others.
 ///
@@ -97,7 +97,7 @@ impl<C: Communicator> Suite<'_, C> {
             if started.len() >= window
                 && let Some(oldest) = started.pop_front()
             {
-                crate::PendingRun::finish(oldest, self.comm)?;
+                PendingRun::finish(oldest, self.comm)?;
             }
             started.push_back(compiled.start(self.comm, (*source).borrow(), target.borrow_mut(), scratch)?);
         }

@@ -7,8 +7,8 @@ use reshard_sharding::{Mesh, ReduceOp, Region, Sharding};
 
 use super::data::{Kind, Tensor, mix, terms};
 use super::{Failure, Suite};
-use crate::testing::GOLDEN;
-use crate::{BufferLayout, Communicator, CompiledPlan, Error};
+use crate::GOLDEN;
+use reshard_collectives::{BufferLayout, Communicator, CompiledPlan, Error};
 
 /// Even, uneven, with empty shards, without elements.
 pub(super) const SHAPES: [&[usize]; 4] = [&[12, 24], &[7, 5], &[2, 3], &[0, 4]];

@@ -8,8 +8,8 @@
 use super::Verifier;
 use super::candidate::{Candidate, KINDS, is_also, placement};
 use super::trial::{Shapes, Trial};
-use crate::Error;
-use crate::rules::row::Entry;
+use reshard_ops::Error;
+use reshard_ops::rules::internal::Entry;
 use reshard_sharding::ReduceOp;
 
 /// The strategies that were found true.

@@ -18,7 +18,7 @@ use reshard_sharding::ReduceOp;
 
 use super::data::{Kind, bits, mix};
 use super::{Failure, Suite};
-use crate::{Communicator, CompiledPlan};
+use reshard_collectives::{Communicator, CompiledPlan};
 
 /// The collectives with hand-written phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

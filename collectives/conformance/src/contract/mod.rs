@@ -13,8 +13,8 @@ use reshard_kernels::DType;
 use reshard_planner::Plan;
 use reshard_sharding::ReduceOp;
 
-use crate::{BufferLayout, Communicator, CompiledPlan, Error};
 use data::Kind;
+use reshard_collectives::{BufferLayout, Communicator, CompiledPlan, Error};
 
 /// The extent of the suite, and its data.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -7,8 +7,8 @@
     reason = "small ops"
 )]
 
-use reshard_ops::rules::verify::{Data, LocalView, Tensor, Verifier};
 use reshard_ops::rules::{Op, Rule};
+use reshard_verify::{Data, LocalView, Tensor, Verifier};
 
 type Out = Result<Vec<Tensor>, String>;
 

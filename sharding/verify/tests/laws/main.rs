@@ -1,0 +1,3 @@
+//! The properties of the validator.
+
+mod verifier;
