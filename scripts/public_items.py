@@ -97,7 +97,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--list", action="store_true", help="print each path")
     parser.add_argument("--write", action="store_true", help="write the counts as the budget")
-    parser.add_argument("--target-dir", type=pathlib.Path, default=ROOT / "target/public-items")
+    parser.add_argument("--target-dir", type=pathlib.Path, default=ROOT / "target")
     arguments = parser.parse_args()
     folder = document(arguments.target_dir)
     counts = {}

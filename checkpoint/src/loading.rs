@@ -59,6 +59,7 @@ impl ShardLoad {
     }
 
     /// Returns the bytes that the busiest node reads.
+    #[doc(hidden)]
     pub fn node_bytes(&self) -> u64 {
         self.node_bytes
     }

@@ -131,6 +131,7 @@ impl CheckpointWriter {
     }
 
     /// Begins a checkpoint with free texts for readers, such as the number of a step.
+    #[doc(hidden)]
     pub fn begin_with_texts<'t>(
         out: &Path,
         mesh: &Mesh,

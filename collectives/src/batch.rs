@@ -201,21 +201,25 @@ impl<'a> Batch<'a> {
     }
 
     /// Returns the byte offset of a tensor in the source. Errors: [`Error::NoTensor`].
+    #[doc(hidden)]
     pub fn source_start(&self, tensor: usize) -> Result<usize, Error> {
         Ok(self.tensor(tensor)?.source_start)
     }
 
     /// Returns the byte offset of a tensor in the target. Errors: [`Error::NoTensor`].
+    #[doc(hidden)]
     pub fn target_start(&self, tensor: usize) -> Result<usize, Error> {
         Ok(self.tensor(tensor)?.target_start)
     }
 
     /// Returns the bytes of a source that is large enough on every rank.
+    #[doc(hidden)]
     pub fn source_bytes(&self) -> usize {
         self.source_bytes
     }
 
     /// Returns the bytes of a target that is large enough on every rank.
+    #[doc(hidden)]
     pub fn target_bytes(&self) -> usize {
         self.target_bytes
     }

@@ -69,6 +69,7 @@ impl Exchange {
     /// Succeeds if the staging buffer has the size that the engine needs.
     ///
     /// Errors: [`Error::Buffer`].
+    #[doc(hidden)]
     pub fn check_staging(&self, needed: usize, given: usize) -> Result<(), Error> {
         check_length(self.rank(), "staging", needed, given)
     }

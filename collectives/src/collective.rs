@@ -42,6 +42,7 @@ impl Reduction {
     /// This holds for integers, minimum, maximum and greatest magnitude. Otherwise, ranks with replicas of
     /// the result in different groups get the same bits only if the library combines the partial values of
     /// all groups in the same member order.
+    #[doc(hidden)]
     pub fn is_exact(self) -> bool {
         match self.op {
             CombineOp::Min | CombineOp::Max | CombineOp::Norm(Exponent::INFINITY) => true,

@@ -54,6 +54,7 @@ impl Section {
     }
 
     /// Returns a section of steps.
+    #[doc(hidden)]
     pub fn of_steps(title: impl Into<String>, scenes: Vec<Scene>) -> Self {
         Self { title: title.into(), scenes, are_steps: true }
     }

@@ -24,6 +24,7 @@ pub struct Limits {
 
 impl Limits {
     /// The limits of a usual page.
+    #[doc(hidden)]
     pub const USUAL: Self = Self { side: 24, ranks: 32, rows: 200, bars: 4000 };
 
     /// Returns about half of each limit, at least one.

@@ -84,6 +84,7 @@ fn step_title(plan: &Plan, at: usize) -> String {
 /// assert!(steps[0].text(false).contains("rank 0,rank 1 -> rank 0,rank 1   8 B per pair"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(hidden)]
 pub fn plan_steps(plan: &Plan, limits: Limits) -> Vec<Scene> {
     let mut known = Phases { plan, of: BTreeMap::new() };
     let steps = plan.steps().iter().enumerate().take(limits.rows);

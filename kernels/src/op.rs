@@ -27,6 +27,7 @@ pub enum CombineOp {
 
 impl CombineOp {
     /// The operations that every dtype with arithmetic has.
+    #[doc(hidden)]
     pub const ALL: [CombineOp; 4] = [CombineOp::Sum, CombineOp::Prod, CombineOp::Min, CombineOp::Max];
 
     /// One norm for each algorithm.

@@ -45,6 +45,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// All kinds.
+    #[doc(hidden)]
     pub const ALL: [ErrorKind; 13] = [
         ErrorKind::Parse,
         ErrorKind::InvalidInput,
@@ -62,6 +63,7 @@ impl ErrorKind {
     ];
 
     /// Returns the name in `snake_case`.
+    #[doc(hidden)]
     pub fn as_str(self) -> &'static str {
         match self {
             ErrorKind::Parse => "parse",

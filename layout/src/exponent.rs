@@ -60,6 +60,7 @@ impl Exponent {
     }
 
     /// Returns `true` for infinity.
+    #[doc(hidden)]
     pub const fn is_infinite(self) -> bool {
         self.0.get() == INFINITE.get()
     }

@@ -75,6 +75,7 @@ impl<T, const N: usize> InlineVec<T, N> {
     }
 
     /// Returns the list as a `Vec`.
+    #[doc(hidden)]
     pub fn into_vec(self) -> Vec<T> {
         self.0.into_vec()
     }
@@ -92,6 +93,7 @@ impl<T: Clone, const N: usize> InlineVec<T, N> {
 impl<T: Copy, const N: usize> InlineVec<T, N> {
     /// Returns a copy of a slice.
     #[inline]
+    #[doc(hidden)]
     pub fn from_slice(slice: &[T]) -> InlineVec<T, N> {
         InlineVec(SmallVec::from_slice(slice))
     }

@@ -143,6 +143,7 @@ impl<S> Modes<S> {
 impl<S: Copy> Modes<S> {
     /// Returns a copy of these modes.
     #[inline]
+    #[doc(hidden)]
     pub fn from_slice(modes: &[Mode<S>]) -> Self {
         Modes(SmallVec::from_slice(modes))
     }

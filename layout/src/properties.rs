@@ -18,6 +18,7 @@ use crate::{Error, ErrorCode, IntTuple, Layout};
 
 /// The answer of a predicate that may be too expensive to decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[doc(hidden)]
 pub enum Answer {
     /// It holds.
     Yes,

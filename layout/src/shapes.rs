@@ -93,6 +93,7 @@ impl IntTuple {
     /// # Errors
     ///
     /// `bad_extent` for numbers less than 1, `not_congruent` if `other` has more components, `overflow`.
+    #[doc(hidden)]
     pub fn ceil_div(&self, other: &Self) -> Result<Self, Error> {
         self.check_extents()?;
         other.check_extents()?;
@@ -134,6 +135,7 @@ impl IntTuple {
     /// # Errors
     ///
     /// `not_congruent` if `other` is not nested like this, or deeper; `overflow`.
+    #[doc(hidden)]
     pub fn elem_scale(&self, other: &Self) -> Result<Self, Error> {
         if let Some(leaf) = self.as_scalar() {
             let by = other.product()?;
@@ -223,6 +225,7 @@ impl IntTuple {
     /// assert!(!shape.is_weakly_congruent(&"(1,2,3)".parse()?));
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn is_weakly_congruent(&self, other: &Self) -> bool {
         self.is_nested_in(other, &|_, _| true)
     }
@@ -237,6 +240,7 @@ impl IntTuple {
     /// assert!(!shape.is_weakly_compatible(&"((2,3),6)".parse()?));
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn is_weakly_compatible(&self, other: &Self) -> bool {
         self.is_nested_in(other, &|mine, size| mine != 0 && size % mine == 0)
     }
@@ -251,6 +255,7 @@ impl IntTuple {
     /// assert!(!shape.is_softly_compatible(&"((2,3),3)".parse()?));
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn is_softly_compatible(&self, other: &Self) -> bool {
         self.is_nested_in(other, &|mine, size| size != 0 && mine % size == 0)
     }

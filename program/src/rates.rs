@@ -43,6 +43,7 @@ impl ComputeRates {
     }
 
     /// Returns the time of an op on elements of a type with this memory traffic, in microseconds.
+    #[doc(hidden)]
     pub fn time_us(&self, dtype: DType, operations: f64, bytes: u64) -> f64 {
         let class = match dtype.bits() {
             0..=8 => 0,

@@ -116,6 +116,7 @@ impl SubAxis {
     /// assert!(minor.digit(8, 8).is_err() && minor.digit(0, 6).is_err());
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn digit(self, c: usize, n: usize) -> Result<usize, Error> {
         self.divides(n)?;
         if c >= n {
@@ -127,6 +128,7 @@ impl SubAxis {
     /// Returns the coordinate step of this digit on an axis of `n`: `n / (pre * size)`.
     ///
     /// Fails where that does not divide.
+    #[doc(hidden)]
     pub fn post(self, n: usize) -> Result<usize, Error> {
         self.divides(n)?;
         Ok(self.known_post(n))
@@ -190,6 +192,7 @@ impl SubAxis {
     /// assert_eq!(SubAxis { axis: 1, pre_size: 2, size: 4 }.printed(mesh.axes()), "tp:(2)4");
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn printed(self, axes: &[Axis]) -> String {
         let mut text = String::new();
         // Writing to a string does not fail.

@@ -112,6 +112,7 @@ impl GroupPattern {
     /// assert_eq!(b.offsets().collect::<Vec<_>>(), [0, 1, 4]);
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn offsets(&self) -> impl Iterator<Item = usize> + '_ {
         let first = self.lists().and_then(|lists| lists.groups().first()).map_or(0, |g| g[0]);
         self.members(first).map(move |rank| rank - first)
@@ -162,6 +163,7 @@ impl GroupPattern {
     /// assert!(a.is_orthogonal_to(&b) && !a.is_orthogonal_to(&c));
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn is_orthogonal_to(&self, other: &GroupPattern) -> bool {
         GroupPattern::are_orthogonal(&[self, other])
     }
@@ -172,6 +174,7 @@ impl GroupPattern {
     ///
     /// That is stronger than pairwise: of the strides 5, 6, 7 of size 2 any two are orthogonal, the three are
     /// not. Groups that are listed have no offsets to add, and are orthogonal to none.
+    #[doc(hidden)]
     pub fn are_orthogonal(groups: &[&GroupPattern]) -> bool {
         if groups.len() > 1 && groups.iter().any(|g| g.lists().is_some()) {
             return false;

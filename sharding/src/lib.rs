@@ -19,12 +19,14 @@ mod error;
 mod group;
 mod layout;
 mod mesh;
+#[doc(hidden)]
 pub mod notation;
 mod placement;
 mod reduce;
 mod region;
 mod runs;
 mod sharding;
+#[doc(hidden)]
 pub mod shards;
 mod strided;
 pub mod theory;

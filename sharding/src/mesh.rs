@@ -184,6 +184,7 @@ impl Mesh {
     }
 
     /// Returns the rank at coordinate 0.
+    #[doc(hidden)]
     pub fn offset(&self) -> usize {
         self.0.table.as_ref().map_or(self.0.offset, |t| t.ranks()[self.0.offset])
     }
@@ -200,6 +201,7 @@ impl Mesh {
     }
 
     /// Returns the lowest rank of the mesh.
+    #[doc(hidden)]
     pub fn min_rank(&self) -> usize {
         self.0.table.as_ref().map_or(self.0.lowest, Table::lowest)
     }
@@ -218,6 +220,7 @@ impl Mesh {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     #[inline]
+    #[doc(hidden)]
     pub fn rank_table(&self) -> Option<&[usize]> {
         self.0.table.as_ref().map(Table::ranks)
     }
@@ -231,6 +234,7 @@ impl Mesh {
     }
 
     /// Returns the whole axis of this index as a sub-axis; an error past the last axis.
+    #[doc(hidden)]
     pub fn full_axis(&self, axis: usize) -> Result<SubAxis, Error> {
         self.numbered(axis).map(|a| SubAxis { axis, pre_size: 1, size: a.size })
     }
@@ -243,6 +247,7 @@ impl Mesh {
     /// assert_eq!(mesh.whole_axes().nth(1), Some(mesh.full_axis(1)?));
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn whole_axes(&self) -> impl DoubleEndedIterator<Item = SubAxis> + ExactSizeIterator + '_ {
         self.axes().iter().enumerate().map(|(axis, a)| SubAxis { axis, pre_size: 1, size: a.size })
     }
@@ -256,6 +261,7 @@ impl Mesh {
 
     /// Returns `true` if this is a whole axis of the mesh.
     #[inline]
+    #[doc(hidden)]
     pub fn is_whole(&self, s: SubAxis) -> bool {
         s.pre_size == 1 && self.axes().get(s.axis).is_some_and(|a| a.size == s.size)
     }

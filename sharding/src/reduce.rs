@@ -69,6 +69,7 @@ impl ReduceOp {
     /// Returns the op that combines two partial values: avg combines like sum and divides at the end.
     #[must_use]
     #[inline]
+    #[doc(hidden)]
     pub fn combining(self) -> ReduceOp {
         match self {
             ReduceOp::Sum | ReduceOp::Avg => ReduceOp::Sum,
@@ -82,6 +83,7 @@ impl ReduceOp {
     /// use reshard_sharding::ReduceOp::{Avg, Max, Sum};
     /// assert!(Sum.mixes_with(Avg) && !Sum.mixes_with(Max));
     /// ```
+    #[doc(hidden)]
     pub fn mixes_with(self, other: ReduceOp) -> bool {
         self.combining() == other.combining()
     }
@@ -91,6 +93,7 @@ impl ReduceOp {
     /// With it a shard, or one of several replicas, becomes a partial value. An average has none. Its partial
     /// values are the replicas themselves, and their sum is [divided](Self::divides).
     #[inline]
+    #[doc(hidden)]
     pub const fn has_identity(self) -> bool {
         !self.divides()
     }
@@ -102,6 +105,7 @@ impl ReduceOp {
     /// assert!(ReduceOp::ALL.into_iter().all(|op| op.divides() == (op == ReduceOp::Avg)));
     /// ```
     #[inline]
+    #[doc(hidden)]
     pub const fn divides(self) -> bool {
         match self {
             ReduceOp::Avg => true,
@@ -113,6 +117,7 @@ impl ReduceOp {
     ///
     /// A tensor with a negative element then has no such partial values.
     #[inline]
+    #[doc(hidden)]
     pub const fn is_of_magnitudes(self) -> bool {
         match self {
             ReduceOp::Norm(_) => true,

@@ -15,6 +15,7 @@ use crate::{Error, Interval, Intervals, Region};
 
 /// The runs of a region, in local order.
 #[derive(Clone, Debug)]
+#[doc(hidden)]
 pub struct Runs {
     /// The dims that are counted through, outermost first: where each is, and its stride.
     outer: InlineVec<Dim, 4>,

@@ -333,6 +333,7 @@ impl Sharding {
     }
 
     /// Returns the op that combines the partial values, and the divisor of the result (1 without avg).
+    #[doc(hidden)]
     pub fn reduction(&self) -> Option<(ReduceOp, usize)> {
         let op = self.partial.first()?.op.combining();
         let divisor = self.partial.iter().filter(|p| p.op.divides()).map(|p| p.sub.size).product();

@@ -23,6 +23,7 @@ use crate::{Error, Mesh, Placement, Sharding};
 /// [`Sharding::new`]. The other one chunks the dim in the order of axes that the factors spell,
 /// [`Sharding::with_axis_order`]. Both are the same where the dim divides, and differ for most other sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[doc(hidden)]
 pub enum Strided {
     /// Nothing: a plain shard.
     Plain,
@@ -125,6 +126,7 @@ impl Sharding {
     /// ```
     ///
     /// Fails like [`Sharding::with_axis_order`].
+    #[doc(hidden)]
     pub fn strided_readings(
         mesh: &Mesh,
         shape: &[usize],

@@ -27,6 +27,7 @@ const MOST_PREPARED: usize = 1024;
 
 /// Memory of the device that stores a rank's shard.
 #[derive(Debug)]
+#[doc(hidden)]
 pub struct DeviceBuffer<B: Backend> {
     pub(crate) memory: Arc<B::Memory>,
 }

@@ -186,6 +186,7 @@ impl<N: Nccl> Comm<N> {
     /// Aborts the engine at once, for a rank that cannot continue.
     ///
     /// Ranks that wait for this one then stop with an error of NCCL, or at their timeout.
+    #[doc(hidden)]
     pub fn abort(mut self) {
         self.nccl.abort();
     }
@@ -231,6 +232,7 @@ impl<N: Nccl> Comm<N> {
     /// Runs a plan as [`CompiledPlan::run`] does, and returns when everything is enqueued.
     ///
     /// The target is complete when [`finish`](Comm::finish) has returned; [`read`](Comm::read) waits too.
+    #[doc(hidden)]
     pub fn enqueue(
         &mut self,
         compiled: &CompiledPlan,

@@ -33,6 +33,7 @@ use crate::Error;
 
 /// A number for each rank and column.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)]
 pub struct RankTable {
     columns: usize,
     numbers: Vec<usize>,
@@ -65,6 +66,7 @@ impl RankTable {
 ///
 /// Groups are lists of ranks of equal length, and each rank is in one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)]
 pub enum CommPattern {
     /// Every rank retains its blocks.
     Local,

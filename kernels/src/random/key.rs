@@ -20,6 +20,7 @@ pub enum Generator {
 
 impl Generator {
     /// All of them.
+    #[doc(hidden)]
     pub const ALL: [Generator; 2] = [Generator::Threefry, Generator::Philox];
 
     /// Returns the full name.

@@ -53,6 +53,7 @@ impl Tiler {
     /// # Errors
     ///
     /// `bad_extent`.
+    #[doc(hidden)]
     pub fn of_shape(shape: &IntTuple) -> Result<Self, Error> {
         if let Some(extent) = shape.as_scalar() {
             return Layout::scalar(extent, 1).map(Self::Layout);

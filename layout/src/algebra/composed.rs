@@ -18,6 +18,7 @@ use crate::{Error, IntTuple, Layout, Operation, Swizzle};
 
 /// The function that a [`ComposedLayout`] applies last.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[doc(hidden)]
 pub enum Outer {
     /// A layout.
     Layout(Layout),

@@ -29,6 +29,7 @@ fn sum(left: i64, right: i64) -> Result<i64, Error> {
 
 /// The arrangement of the tile and the rest of a composition that was divided or multiplied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
 pub enum Form {
     /// `(tile, rest)`; for a tile that is one layout this is the zipped form too.
     Logical,

@@ -38,6 +38,7 @@ pub enum Value {
 /// Access to a value as one kind: `None` for every other kind.
 impl Value {
     /// Returns the integer that this is.
+    #[doc(hidden)]
     pub fn as_integer(&self) -> Option<i64> {
         if let Self::Integer(integer) = self { Some(*integer) } else { None }
     }
@@ -61,6 +62,7 @@ impl Value {
     }
 
     /// Returns the layout of integers that this is.
+    #[doc(hidden)]
     pub fn as_layout(&self) -> Option<&Layout> {
         if let Self::Layout(layout) = self { Some(layout) } else { None }
     }

@@ -140,6 +140,7 @@ impl Program {
     /// assert_eq!(program.report(&ComputeRates::uniform()).peak, program.memory_timeline()[2]);
     /// # Ok::<(), reshard_program::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn memory_timeline(&self) -> Vec<super::Peak> {
         Walk::of(self).moments()
     }

@@ -17,6 +17,7 @@ use crate::schedule::{ExchangeEngine, Kernels, PreparedSchedule, RunError};
 
 /// The point at which an exchange begins on a rank: its post, or its wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[doc(hidden)]
 pub enum ExchangeStart {
     /// At its post: it runs while the rank computes, as on a device stream.
     AtPost,

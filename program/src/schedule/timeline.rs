@@ -252,6 +252,7 @@ impl Timeline {
     }
 
     /// Returns the total time until all ranks have finished, in microseconds.
+    #[doc(hidden)]
     pub fn total_us(&self) -> f64 {
         self.spans.iter().fold(0.0, |most, span| most.max(span.end_us))
     }
@@ -259,6 +260,7 @@ impl Timeline {
     /// Returns the critical path, from the beginning to the end.
     ///
     /// Each span begins when the one before it ends, or later in a measured run.
+    #[doc(hidden)]
     pub fn critical_path(&self) -> Vec<&Span> {
         let last = self
             .spans

@@ -233,6 +233,7 @@ impl Program {
     }
 
     /// Returns the redistributed copies of parameters: those that ranks gather for the ops of forward.
+    #[doc(hidden)]
     pub fn gathered_parameters(&self) -> Vec<ValueId> {
         let classes = classes(self);
         let mut of_parameters: Vec<bool> =

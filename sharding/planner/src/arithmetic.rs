@@ -35,9 +35,11 @@ pub enum Arithmetic {
 
 impl Arithmetic {
     /// All variants.
+    #[doc(hidden)]
     pub const ALL: [Arithmetic; 2] = [Arithmetic::Kernels, Arithmetic::Framework];
 
     /// Returns the lower-case name, as [`FromStr`] parses it.
+    #[doc(hidden)]
     pub fn as_str(self) -> &'static str {
         match self {
             Arithmetic::Kernels => "kernels",
@@ -47,6 +49,7 @@ impl Arithmetic {
 
     /// Succeeds if this arithmetic can reduce elements of `dtype` as the sharding requires.
     #[inline]
+    #[doc(hidden)]
     pub fn check(self, sharding: &Sharding, dtype: DType) -> Result<(), Error> {
         match self {
             Arithmetic::Framework => {}

@@ -40,6 +40,7 @@ impl SearchBudget {
     }
 
     /// The units of work; `u64::MAX` without a limit.
+    #[doc(hidden)]
     pub fn work(self) -> u64 {
         self.0
     }

@@ -32,6 +32,7 @@ use reshard_sharding::Sharding;
 ///
 /// Equal ids mean equal values.
 #[derive(Clone, Debug)]
+#[doc(hidden)]
 pub struct Interned<T> {
     id: u64,
     value: Arc<T>,
@@ -192,6 +193,7 @@ impl PlanCache {
     }
 
     /// Returns the sharding with its id.
+    #[doc(hidden)]
     pub fn intern(&self, sharding: &Sharding) -> Interned<Sharding> {
         if let Some(known) = self.shardings.get(sharding) {
             return known;
@@ -202,6 +204,7 @@ impl PlanCache {
     }
 
     /// Returns the planner with its id.
+    #[doc(hidden)]
     pub fn intern_planner(&self, planner: &Planner) -> Interned<Planner> {
         let mut hasher = WordHasher::default();
         planner.options().hash_word(&mut hasher);
@@ -217,6 +220,7 @@ impl PlanCache {
     /// Returns the plan, found by ids alone, or else by value, and makes it if it is unknown.
     ///
     /// Requires that this cache interned all three.
+    #[doc(hidden)]
     pub fn plan_interned(
         &self,
         planner: &Interned<Planner>,
@@ -234,11 +238,13 @@ impl PlanCache {
     }
 
     /// Returns the number of plans that are cached by value.
+    #[doc(hidden)]
     pub fn len(&self) -> usize {
         self.by_value.len()
     }
 
     /// Returns `true` if no plan is cached.
+    #[doc(hidden)]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -17,7 +17,7 @@
 //! `states`. Everything else (uneven dims, layouts that do not nest, two meshes, other numbers of ranks)
 //! overlaps the regions of both: `regions`. In both cases a plan is a list of [`Step`]s, each of which
 //! defines the actions of every rank ([`Step::phases`]). The theory chapters prove the plans correct, from
-//! [the closed form](crate::theory::closed_form) to [costs](crate::theory::costs). `docs/planner.md`
+//! [the closed form](crate::theory#the-closed-form) to [costs](crate::theory#costs). `docs/planner.md`
 //! describes how to change a formula, add a step or add a candidate.
 #![forbid(unsafe_code)]
 

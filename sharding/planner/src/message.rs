@@ -123,4 +123,5 @@ pub struct Ends {
 }
 
 /// One phase, two for an all-reduce, none for a rank outside the step's mesh.
+#[doc(hidden)]
 pub type Phases = InlineVec<Phase, 2>;

@@ -19,9 +19,11 @@ pub enum Objective {
 
 impl Objective {
     /// All variants.
+    #[doc(hidden)]
     pub const ALL: [Objective; 3] = [Objective::Time, Objective::Bytes, Objective::Peak];
 
     /// Returns the name: `time`, `bytes` or `peak`.
+    #[doc(hidden)]
     pub fn as_str(self) -> &'static str {
         match self {
             Objective::Time => "time",

@@ -31,6 +31,7 @@ pub enum StepOp {
 
 impl StepOp {
     /// All variants.
+    #[doc(hidden)]
     pub const ALL: [StepOp; 7] = [
         StepOp::Slice,
         StepOp::AllGather,
@@ -42,6 +43,7 @@ impl StepOp {
     ];
 
     /// Returns the name in snake case, such as `all_gather`.
+    #[doc(hidden)]
     pub fn as_str(self) -> &'static str {
         match self {
             StepOp::Slice => "slice",

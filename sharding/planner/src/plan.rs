@@ -67,6 +67,7 @@ impl Plan {
     }
 
     /// Returns the bytes of an element.
+    #[doc(hidden)]
     pub fn element_bytes(&self) -> usize {
         self.dtype.bits() / 8
     }
@@ -107,6 +108,7 @@ impl Plan {
     }
 
     /// Returns the bytes of the largest shard among source, target and all intermediate shardings.
+    #[doc(hidden)]
     pub fn max_shard_bytes(&self) -> u64 {
         self.max_shard_bytes
     }

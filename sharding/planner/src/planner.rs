@@ -130,6 +130,7 @@ impl Planner {
     }
 
     /// Returns `true` if reductions combine in rank order, see [`deterministic`](Planner::deterministic).
+    #[doc(hidden)]
     pub fn is_deterministic(&self) -> bool {
         self.options.deterministic
     }

@@ -152,6 +152,7 @@ impl Step {
     }
 
     /// Returns `true` if it is a [transposed](crate::Plan::transposed) step between the cotangent shardings.
+    #[doc(hidden)]
     pub fn is_transposed(&self) -> bool {
         matches!(*self.action, Action::Transposed(_))
     }
@@ -182,6 +183,7 @@ impl Step {
     /// assert_eq!((reduce.op.to_string(), reduce.divisor), ("sum".to_string(), 4));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(hidden)]
     pub fn reduce(&self) -> Option<Reduce> {
         match &*self.action {
             Action::ReduceScatter(_, reduction)
@@ -197,6 +199,7 @@ impl Step {
     }
 
     /// Returns the number of exchanges that execute it: two for an all-reduce in blocks, else one.
+    #[doc(hidden)]
     pub fn exchanges(&self) -> usize {
         1 + usize::from(matches!(*self.action, Action::AllReduce(_)))
     }

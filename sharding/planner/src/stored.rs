@@ -106,6 +106,7 @@ impl<'de> Deserialize<'de> for Plan {
 
 impl Plan {
     /// Deserializes a stored plan between shardings that may use these dim partitions.
+    #[doc(hidden)]
     pub fn deserialize_with<'de, D: Deserializer<'de>>(
         cuts: &PartitionRegistry,
         d: D,

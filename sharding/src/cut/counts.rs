@@ -75,6 +75,7 @@ impl Counts {
     /// Returns the same counts if no rank receives more than `capacity` indices.
     ///
     /// Fails with `placement`, which names the rank that receives most.
+    #[doc(hidden)]
     pub fn within(self, capacity: usize) -> Result<Counts, Error> {
         let most = (0..self.ranks())
             .map(|rank| (self.receives(rank), rank))
@@ -91,21 +92,25 @@ impl Counts {
     }
 
     /// Returns the counts of each source, one per rank.
+    #[doc(hidden)]
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &[usize]> {
         self.rows.iter().map(Vec::as_slice)
     }
 
     /// Returns the number of sources.
+    #[doc(hidden)]
     pub fn sources(&self) -> usize {
         self.rows.len()
     }
 
     /// Returns the number of target ranks.
+    #[doc(hidden)]
     pub fn ranks(&self) -> usize {
         self.rows.first().map_or(0, Vec::len)
     }
 
     /// Returns the sum of all counts.
+    #[doc(hidden)]
     pub fn total(&self) -> usize {
         self.rows.iter().flatten().sum()
     }

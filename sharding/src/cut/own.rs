@@ -128,16 +128,19 @@ impl NamedPartition {
     }
 
     /// Returns its name.
+    #[doc(hidden)]
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
     /// Returns its arguments, empty for none.
+    #[doc(hidden)]
     pub fn arguments(&self) -> &str {
         &self.0.arguments
     }
 
     /// Returns the partition itself.
+    #[doc(hidden)]
     pub fn cut(&self) -> &Arc<dyn DimPartition> {
         &self.0.cut
     }

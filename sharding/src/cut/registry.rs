@@ -114,6 +114,7 @@ impl PartitionRegistry {
     /// Returns the partition of this name with these arguments; `None` for an unknown name.
     ///
     /// Fails as its constructor does, and with `placement` where that creates a partition of another name.
+    #[doc(hidden)]
     pub fn cut(&self, name: &str, arguments: &str) -> Result<Option<NamedPartition>, Error> {
         if let Some(cut) = shipped(name) {
             return Ok(Some(NamedPartition::shipped((cut.read)(arguments)?)));

@@ -56,6 +56,7 @@ impl ProcessGroup {
     /// ```
     ///
     /// Fails with `not_a_layout` for no ranks and for a rank that occurs twice.
+    #[doc(hidden)]
     pub fn of_members(ranks: &[usize]) -> Result<ProcessGroup, Error> {
         let first = ranks.iter().min().copied().unwrap_or_default();
         Ok(ProcessGroup { pattern: GroupPattern::of_members(ranks)?, first })
@@ -77,6 +78,7 @@ impl ProcessGroup {
     }
 
     /// Returns the lowest member.
+    #[doc(hidden)]
     pub fn first(&self) -> usize {
         self.first
     }
@@ -115,6 +117,7 @@ impl ProcessGroup {
     /// With the modes sorted by stride and `q` the digit of the greatest one, `min(floor(x / d), s - 1)`, all
     /// members of smaller digits are below `x`, none of greater ones is, and the rest is the same problem for
     /// `x - q d`.
+    #[doc(hidden)]
     pub fn below(&self, rank: usize) -> usize {
         if let Some(members) = self.listed() {
             return members.partition_point(|&r| r < rank);
@@ -159,6 +162,7 @@ impl ProcessGroup {
     /// ```
     ///
     /// `None` for a node of no ranks.
+    #[doc(hidden)]
     pub fn on_node_of(&self, rank: usize, node: usize) -> Option<Range<usize>> {
         let start = rank.checked_div(node)?.checked_mul(node)?;
         Some(self.below(start)..self.below(start.saturating_add(node)))

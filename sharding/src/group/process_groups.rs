@@ -78,6 +78,7 @@ impl ProcessGroups {
     /// ```
     ///
     /// Fails with `not_a_layout` where there are none, they differ in size, or a rank is in two.
+    #[doc(hidden)]
     pub fn listed(groups: impl IntoIterator<Item = Vec<usize>>) -> Result<ProcessGroups, Error> {
         let listed = Listed::new(groups)?;
         let firsts = listed.firsts();
@@ -95,11 +96,13 @@ impl ProcessGroups {
     }
 
     /// Returns the pattern of the groups' lowest members, or the list of them.
+    #[doc(hidden)]
     pub fn firsts(&self) -> &GroupPattern {
         &self.firsts
     }
 
     /// Returns the lowest rank of all.
+    #[doc(hidden)]
     pub fn lowest(&self) -> usize {
         self.lowest
     }
@@ -162,6 +165,7 @@ impl ProcessGroups {
     /// assert_eq!((inside.to_string(), across.to_string()), ("4:2".to_owned(), "4:8".to_owned()));
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn split_at_node(&self, node: usize) -> Option<(GroupPattern, GroupPattern)> {
         let size = i64::try_from(node).ok().filter(|&n| n > 0 && self.listed.is_none())?;
         let (inside, across) = cut(&self.pattern, size)?;
@@ -173,6 +177,7 @@ impl ProcessGroups {
     }
 
     /// Returns `true` if these are the same communicators as the others, whatever their names: equality.
+    #[doc(hidden)]
     pub fn same_members(&self, other: &ProcessGroups) -> bool {
         self == other
     }
@@ -190,6 +195,7 @@ impl ProcessGroups {
     ///
     /// Where they carry (possible only if the others' strides do not divide one another), up to 1,024 of
     /// these groups are looked up individually; for more, the result is `false`.
+    #[doc(hidden)]
     pub fn is_subset_of(&self, other: &ProcessGroups) -> bool {
         if self.listed.is_some() || other.listed.is_some() {
             // Limited to the other's count, so that the listed groups bound the work.

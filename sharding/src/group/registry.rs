@@ -63,6 +63,7 @@ impl GroupRegistry {
     }
 
     /// Returns all of them, in the order they were added.
+    #[doc(hidden)]
     pub fn iter(&self) -> impl Iterator<Item = (&str, &ProcessGroups)> {
         self.list.iter().map(|(name, groups)| (name.as_str(), groups))
     }

@@ -32,6 +32,7 @@ impl Mesh {
     ///
     /// Requires a sub-axis of this mesh.
     #[inline]
+    #[doc(hidden)]
     pub fn mode(&self, s: SubAxis) -> Result<Mode<AxisStride>, Error> {
         self.check_sub_axis(s)?;
         Ok(self.known_mode(s))
@@ -55,6 +56,7 @@ impl Mesh {
     ///
     /// Returns `None` for a local mode, and for one that is not a digit of an axis.
     #[inline]
+    #[doc(hidden)]
     pub fn sub_axis(&self, mode: Mode<AxisStride>) -> Option<SubAxis> {
         let axis = mode.stride.axis()? as usize;
         let span = usize::try_from(mode.stride.step().checked_mul(mode.extent)?).ok()?;

@@ -88,6 +88,7 @@ pub struct Recipe {
 
 impl Parallelism {
     /// All of them.
+    #[doc(hidden)]
     pub const ALL: [Parallelism; 9] = [
         Parallelism::DataParallel,
         Parallelism::Fsdp,
@@ -101,6 +102,7 @@ impl Parallelism {
     ];
 
     /// Returns the short name: `dp`, `fsdp`, `hsdp`, `tp`, `sp`, `ulysses`, `cp`, `pp` or `ep`.
+    #[doc(hidden)]
     pub fn as_str(self) -> &'static str {
         match self {
             Parallelism::DataParallel => "dp",
@@ -116,6 +118,7 @@ impl Parallelism {
     }
 
     /// Returns a one-line description.
+    #[doc(hidden)]
     pub fn about(self) -> &'static str {
         match self {
             Parallelism::DataParallel => "data parallel: copies of the model, each on its part of the batch",
@@ -135,6 +138,7 @@ impl Parallelism {
     }
 
     /// Returns the axes of the dense mesh, outermost first.
+    #[doc(hidden)]
     pub fn dense_axes(self) -> &'static [&'static str] {
         match self {
             Parallelism::DataParallel => &["dp"],
@@ -152,6 +156,7 @@ impl Parallelism {
     }
 
     /// Returns the degrees that only the sparse mesh has.
+    #[doc(hidden)]
     pub fn sparse_axes(self) -> &'static [&'static str] {
         match self {
             Parallelism::ExpertParallel => &["ep", "etp"],
@@ -169,6 +174,7 @@ impl Parallelism {
 
 impl Role {
     /// All of them.
+    #[doc(hidden)]
     pub const ALL: [Role; 9] = [
         Role::Batch,
         Role::Sequence,
@@ -182,6 +188,7 @@ impl Role {
     ];
 
     /// Returns the name, in snake case.
+    #[doc(hidden)]
     pub fn as_str(self) -> &'static str {
         match self {
             Role::Batch => "batch",
@@ -268,6 +275,7 @@ impl Recipe {
     }
 
     /// Returns the strategy of the recipe.
+    #[doc(hidden)]
     pub fn kind(&self) -> Parallelism {
         self.kind
     }

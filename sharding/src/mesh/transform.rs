@@ -81,6 +81,7 @@ impl Mesh {
     /// ```
     ///
     /// Fails with `no_such_rank` or `no_such_axis`.
+    #[doc(hidden)]
     pub fn slice_of(&self, rank: usize, names: &[&str]) -> Result<Mesh, Error> {
         let c = self.coordinate(rank).ok_or_else(|| Error::NoSuchRank { rank, mesh: self.to_string() })?;
         let fixed: SmallVec<[(&str, usize); 4]> = self
@@ -176,6 +177,7 @@ impl Mesh {
     /// ```
     ///
     /// Fails with `not_a_layout` where the ranks are none.
+    #[doc(hidden)]
     pub fn flat_layout(&self) -> Result<Layout, Error> {
         match self.rank_table() {
             None => self.flat_positions(),
@@ -235,6 +237,7 @@ impl Mesh {
     ///
     /// Requires that the sizes multiply to the number of ranks; fails with `mesh`, or with the error of the
     /// layout algebra if the ranks in that order are not a layout.
+    #[doc(hidden)]
     pub fn reinterpret(&self, axes: &[(&str, usize)]) -> Result<Mesh, Error> {
         let parts = split_layout(&self.flat_positions()?, axes, &format!("the mesh {self}"))?;
         self.through_table(parts, self.0.offset)
@@ -283,6 +286,7 @@ impl Mesh {
     }
 
     /// Returns `true` if two meshes hold the same ranks, in whatever order and under whatever names.
+    #[doc(hidden)]
     pub fn same_ranks(&self, other: &Mesh) -> bool {
         if self.0.table.is_some() || other.0.table.is_some() {
             let ascending = |m: &Mesh| {
@@ -301,6 +305,7 @@ impl Mesh {
     }
 
     /// Returns the group of all ranks of the mesh.
+    #[doc(hidden)]
     pub fn group_of_all(&self) -> Result<crate::GroupPattern, Error> {
         let all: SmallVec<[SubAxis; 4]> = self.whole_axes().collect();
         self.group(&all)

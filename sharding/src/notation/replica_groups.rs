@@ -95,6 +95,7 @@ impl ProcessGroups {
     /// Returns the groups in V1, member by member in ascending order.
     ///
     /// Fails with `not_expressible` for more than 2^20 members.
+    #[doc(hidden)]
     pub fn replica_groups_v1(&self) -> Result<ReplicaGroups, Error> {
         const MOST: usize = 1 << 20;
         if self.count().checked_mul(self.pattern().size()).is_none_or(|n| n > MOST) {
@@ -117,6 +118,7 @@ impl ProcessGroups {
     /// ```
     ///
     /// Fails with `not_expressible` where the groups do not hold all ranks from 0 on.
+    #[doc(hidden)]
     pub fn replica_groups_v2(&self) -> Result<ReplicaGroups, Error> {
         let modes: Modes = self.pattern().modes().chain(self.firsts().modes()).collect();
         let listed = self.pattern().lists().is_some() || self.firsts().lists().is_some();
@@ -147,12 +149,14 @@ impl Mesh {
     /// ```
     ///
     /// Fails like [`Mesh::groups`].
+    #[doc(hidden)]
     pub fn replica_groups_v3(&self, subs: &[SubAxis]) -> Result<ReplicaGroups, Error> {
         self.groups(subs)?;
         Ok(ReplicaGroups::Axes { mesh: self.clone(), axes: InlineVec::from_slice(subs) })
     }
 
     /// Returns the sub-axes of a text such as `dp,tp:(1)2`, each at most once.
+    #[doc(hidden)]
     pub fn sub_axes(&self, text: &str) -> Result<InlineVec<SubAxis, 4>, Error> {
         let mut r = Cursor::new("list of axes", text);
         let subs = read_sub_axes(&mut r, self, "")?;

@@ -354,6 +354,7 @@ impl Placements {
     /// assert!(Placements::parse_with_dims(3, "S(-4)").unwrap_err().to_string().contains("-3 to -1"));
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn parse_with_dims(dims: usize, text: &str) -> Result<Placements, Error> {
         Placements::parse(&PartitionRegistry::new(), Some(dims), text)
     }

@@ -53,6 +53,7 @@ impl Sharding {
     /// assert_eq!(of(&[5, 8])?, None);
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn common_local_shape(&self) -> Option<InlineVec<usize, 6>> {
         match &self.form {
             Form::Layout(_) => self.local_shape(self.mesh.min_rank()).ok(),
@@ -68,6 +69,7 @@ impl Sharding {
     }
 
     /// Returns the greatest number of elements that any rank holds.
+    #[doc(hidden)]
     pub fn max_local_numel(&self) -> usize {
         match &self.form {
             Form::Layout(layout) => layout::local_len(layout.flat()) as usize,
@@ -112,11 +114,13 @@ impl Sharding {
     /// Both modes are in the order of memory, reversed as row-major is: index `i` of the first counts ranks
     /// in mesh order (last axis fastest), index `j` of the second is the row-major offset in the local
     /// tensor. Replicated and partial axes have stride 0. Uneven and zero-size tensors have none.
+    #[doc(hidden)]
     pub fn ownership(&self) -> Option<Layout> {
         inverse::ownership(&self.mesh, self.layout()?)
     }
 
     /// Returns the sub-axes that neither shard a dim nor are partial: the tensor is the same along them.
+    #[doc(hidden)]
     pub fn replicated_axes(&self) -> InlineVec<SubAxis, 4> {
         self.replicated_axes_but(&[])
     }

@@ -235,11 +235,13 @@ impl BoundCall<'_> {
     }
 
     /// The answer: an op with this rule and these output shapes.
+    #[doc(hidden)]
     pub fn op_to(&self, rule: &Rule, outputs: &[&[usize]]) -> Result<Op, Error> {
         Op::with_outputs(&self.call.to_string(), rule, self.inputs, outputs)
     }
 
     /// Returns `n` dims of one letter each, except the dims of `whole`, which may not be sharded.
+    #[doc(hidden)]
     pub fn dims_whole(&self, n: usize, whole: &[usize]) -> Result<Vec<Dim>, Error> {
         let letters = self.letters(n)?.into_iter().enumerate();
         Ok(letters.map(|(d, letter)| if whole.contains(&d) { Dim::Whole } else { letter.into() }).collect())

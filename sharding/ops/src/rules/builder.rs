@@ -154,6 +154,7 @@ impl RuleBuilder {
 
     /// Adds several passings; with an empty list, no partial values pass.
     #[must_use]
+    #[doc(hidden)]
     pub fn passings(mut self, list: impl IntoIterator<Item = PartialRule>) -> RuleBuilder {
         self.passings.get_or_insert_default().extend(list);
         self

@@ -71,6 +71,7 @@ pub enum Dim {
 
 impl Dim {
     /// A dim of size 1.
+    #[doc(hidden)]
     pub const ONE: Dim = Dim::Factors(Vec::new());
 
     /// The dim that is the product of these factors, most significant first.

@@ -321,6 +321,7 @@ impl Op {
     /// assert_eq!(carried("softmax(dim=1)", &[&[4, 8]])?, [(0, vec![0])]);
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn batch_dims(&self, input: usize) -> Vec<(usize, Vec<usize>)> {
         let Some(bound) = self.bound().filter(|bound| !bound.dims.is_empty()) else { return Vec::new() };
         let inputs = self.inputs().len();

@@ -177,6 +177,7 @@ impl OpTable {
     /// );
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn add_with(&mut self, name: &str, parameters: Parameters, rule: Rule) {
         self.changed();
         self.entries.insert(name.to_owned(), Entry::Rule { parameters, rule });
@@ -410,6 +411,7 @@ impl OpTable {
     /// ```
     ///
     /// Fails as [`OpTable::op`] does, and for outputs that are not the op's.
+    #[doc(hidden)]
     pub fn op_to(&self, call: &OpCall, inputs: &[&[usize]], outputs: &[&[usize]]) -> Result<Op, Error> {
         let rule = match call {
             OpCall::Rule(rule) => Some(rule.clone()),

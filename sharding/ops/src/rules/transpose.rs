@@ -11,7 +11,7 @@
 //! for `f` of the ranks' buffers jointly. For every row, `<f^T y, x> = <y, f x>` rank by rank. Replicas are a
 //! subspace of these buffers and partial values a quotient, and `f` maps one to the other because the row is
 //! true. So its transpose maps the cotangent of the one to the cotangent of the other (see
-//! `reshard_sharding::theory::gradients`). The values that an op saves for its derivative have their forward
+//! `reshard_sharding::theory`). The values that an op saves for its derivative have their forward
 //! shardings.
 //!
 //! ```text
@@ -60,6 +60,7 @@ impl Strategy {
     /// assert_eq!(texts, ["P -> P,P", "R -> R,R"]);
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn transposes(&self) -> Vec<Strategy> {
         let alike = self.inputs.iter().chain(&self.outputs).all(|part| *part == OperandPlacement::Replicate);
         let same = alike.then(|| Strategy { inputs: self.outputs.clone(), outputs: self.inputs.clone() });

@@ -43,6 +43,7 @@ pub(crate) enum Leg {
 
 /// The generator of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
 pub enum CandidateSource {
     /// A form of the closed form, with or without positions that neither end uses.
     ClosedForm {

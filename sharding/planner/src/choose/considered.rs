@@ -11,6 +11,7 @@ use crate::states::search::MAX_MOVING;
 
 /// A candidate with its outcome.
 #[derive(Clone, Debug, PartialEq)]
+#[doc(hidden)]
 pub struct CandidateReport {
     /// The generator of the candidate.
     pub origin: CandidateSource,
@@ -20,6 +21,7 @@ pub struct CandidateReport {
 
 /// The result of a generator of candidates.
 #[derive(Clone, Debug, PartialEq)]
+#[doc(hidden)]
 pub enum CandidateOutcome {
     /// A candidate.
     Way(CandidateCost),
@@ -31,6 +33,7 @@ pub enum CandidateOutcome {
 
 /// The steps of a candidate, and their cost.
 #[derive(Clone, Debug, PartialEq)]
+#[doc(hidden)]
 pub struct CandidateCost {
     /// Its steps: `reduce_scatter tp; all_gather dp`, or `nothing`.
     pub steps: String,

@@ -57,6 +57,7 @@ impl MinTraffic {
     }
 
     /// The need of a step in which ranks communicate, however little they send.
+    #[doc(hidden)]
     pub const STEP: [MinTraffic; 1] = [MinTraffic { bytes: 0.0, domains: 2, domain_size: 1 }];
 }
 

@@ -142,6 +142,7 @@ impl Topology {
     }
 
     /// Returns the innermost level whose domain contains both ranks.
+    #[doc(hidden)]
     pub fn level_of(&self, a: usize, b: usize) -> usize {
         super::level_of(&self.levels, a, b)
     }

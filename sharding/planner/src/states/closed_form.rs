@@ -52,6 +52,7 @@ impl Route {
 
 /// The digits that take part although they need not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
 pub enum Form {
     /// Every replicated or partial head takes an unused position.
     Full,
