@@ -33,31 +33,31 @@ mod check;
 mod collective;
 mod communicator;
 mod compiled;
+mod element;
 mod error;
 mod exchange;
 mod fault;
 mod fingerprint;
-mod item;
 mod lower;
-mod message;
+mod pending_run;
 mod scratch;
-mod started;
 pub mod threads;
 mod trace;
+mod transfer;
 
 pub use batch::{Batch, PlanRef};
 pub use buffer_layout::BufferLayout;
 pub use collective::{Collective, Reduction};
 pub use communicator::{Communicator, ReturnedBuffers};
 pub use compiled::CompiledPlan;
+pub use element::{Element, zeros};
 pub use error::{Error, Location};
 pub use exchange::{Average, Exchange, Fill};
-pub use item::{Element, zeros};
-pub use message::{ReceiveMessage, ReceiveOp, SendMessage, TypedNest};
+pub use pending_run::PendingRun;
 pub use reshard_layout::ErrorKind;
 pub use scratch::Scratch;
-pub use started::PendingRun;
 pub use trace::{Hop, TrafficLog};
+pub use transfer::{ReceiveMessage, ReceiveOp, SendMessage, TypedNest};
 
 /// Internals for the other crates of this project; they may change with any version.
 #[doc(hidden)]

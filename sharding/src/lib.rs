@@ -14,46 +14,45 @@
 #![forbid(unsafe_code)]
 
 mod axis;
-mod cut;
 mod error;
 mod group;
 mod layout;
 mod mesh;
 #[doc(hidden)]
 pub mod notation;
+mod partition;
 mod placement;
 mod reduce;
 mod region;
 mod runs;
 mod sharding;
+mod sharding_type;
 #[doc(hidden)]
 pub mod shards;
 mod strided;
 pub mod theory;
-mod types;
 mod view;
 
 pub use axis::{Axis, AxisName, SubAxis};
-pub use cut::{
-    Block, Counts, DimPartition, NamedPartition, PartitionRegistry, RankRanges, Rolled, Zigzag,
-    check_partition,
-};
 pub use error::Error;
 pub use group::{GroupPattern, GroupRegistry, ProcessGroup, ProcessGroups};
 pub use mesh::{Coordinate, Mesh, recipes};
+pub use partition::{
+    Block, Counts, DimPartition, NamedPartition, PartitionRegistry, RankRanges, Rolled, Zigzag,
+    check_partition,
+};
 pub use placement::{Placement, Placements};
 pub use reduce::ReduceOp;
 pub use region::{Interval, Intervals, Region};
 pub use reshard_layout::{ErrorKind, Exponent, IndexRun};
 pub use runs::Runs;
 pub use sharding::{PartialAxis, Sharding};
+pub use sharding_type::ShardingType;
 pub use strided::Strided;
-pub use types::ShardingType;
 
 /// Internals for the other crates of this project; they may change with any version.
 #[doc(hidden)]
 pub mod internal {
-    pub use crate::cut::{DimCut, Made, chunk};
     pub use crate::layout::encode::share_out;
     pub use crate::layout::{dim_of, local_len};
     pub use crate::mesh::{
@@ -61,6 +60,7 @@ pub mod internal {
     };
     pub use crate::notation::StoredSharding;
     pub use crate::notation::cursor::Cursor;
+    pub use crate::partition::{DimCut, Made, chunk};
     pub use crate::region::{Run, append, shared, shared_len};
     pub use crate::sharding::{AxisCut, Cuts, Shape, canonical_partial, check_sizes, cut_after, numel};
     pub use crate::view::advice::advised;

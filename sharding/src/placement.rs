@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use reshard_layout::InlineVec;
 
-use crate::cut::{DimCut, DimPartition, NamedPartition};
+use crate::partition::{DimCut, DimPartition, NamedPartition};
 use crate::{Error, ReduceOp};
 
 mod read;
@@ -94,7 +94,7 @@ impl Placement {
         Placement::Ragged { dim, sizes: sizes.into() }
     }
 
-    /// Returns a zigzag over a dim: see [`Zigzag`](crate::cut::Zigzag).
+    /// Returns a zigzag over a dim: see [`Zigzag`](crate::partition::Zigzag).
     ///
     /// ```
     /// use reshard_sharding::Placement;
@@ -106,7 +106,7 @@ impl Placement {
         Placement::Custom { dim, cut: NamedPartition::zigzag() }
     }
 
-    /// Blocks of a dim: see [`Block`](crate::cut::Block).
+    /// Blocks of a dim: see [`Block`](crate::partition::Block).
     ///
     /// ```
     /// use reshard_sharding::Placement;
@@ -119,7 +119,7 @@ impl Placement {
         Placement::Custom { dim, cut: NamedPartition::block(len) }
     }
 
-    /// Returns an index of a dim for each rank, rolled: see [`Rolled`](crate::cut::Rolled).
+    /// Returns an index of a dim for each rank, rolled: see [`Rolled`](crate::partition::Rolled).
     ///
     /// ```
     /// use reshard_sharding::Placement;

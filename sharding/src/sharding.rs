@@ -14,9 +14,9 @@ use reshard_layout::{AxisStride, Layout, Mode, Modes};
 use smallvec::SmallVec;
 
 use crate::axis::SubAxis;
-use crate::cut::{DimCut, PartitionRegistry};
 use crate::layout;
 use crate::layout::encode::{cuts_of, dim_of_cuts, layout_of};
+use crate::partition::{DimCut, PartitionRegistry};
 use crate::{Error, Mesh, Placement, ReduceOp};
 
 /// The extents of a tensor's dims.

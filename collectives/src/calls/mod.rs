@@ -41,19 +41,19 @@
 //! ```
 
 mod call;
-mod carry;
 mod exchange;
+mod framework_group;
 mod fuse;
 mod interpret;
-mod offers;
+mod pack;
 mod permute;
 mod rank_calls;
 mod spmd;
 mod view;
 
 pub use call::{CollectiveCall, Combine, PartialInput, RankCall};
+pub use framework_group::{FrameworkGroup, FrameworkGroups};
 pub use interpret::interpret;
-pub use offers::{FrameworkGroup, FrameworkGroups};
 pub use rank_calls::RankCalls;
 pub use spmd::{CommPattern, RankTable, SpmdCall, SpmdProgram};
 pub use view::{View, Views};

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::meeting::{Look, Meeting};
+use super::barrier::{Look, Meeting};
 use super::world::Shared;
 use crate::check::check_group;
 use crate::fault::Fault;

@@ -4,9 +4,9 @@
 //! its own, once. If a rank panics, returns an error, leaves early or stalls past the timeout, every rank
 //! that waits for it returns an error that names it.
 
+mod barrier;
 mod comm;
 mod fault;
-mod meeting;
 mod world;
 
 use reshard_planner::Plan;

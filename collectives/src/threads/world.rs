@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use reshard_planner::Plan;
 
+use super::barrier::{Meeting, Workshop};
 use super::comm::ThreadCommunicator;
-use super::meeting::{Meeting, Workshop};
 use crate::fault::Fault;
-use crate::{Batch, BufferLayout, Communicator, CompiledPlan, Element, Error, TrafficLog, item, zeros};
+use crate::{Batch, BufferLayout, Communicator, CompiledPlan, Element, Error, TrafficLog, element, zeros};
 
 /// The shards of a tensor, one per rank of its mesh, in mesh order.
 type Shards<T> = Vec<Vec<T>>;
@@ -323,7 +323,7 @@ impl World {
         source: &BufferLayout,
         target: &BufferLayout,
     ) -> Result<(Shards<T>, TrafficLog), Error> {
-        item::check::<T>(plan)?;
+        element::check::<T>(plan)?;
         let shards: Vec<&[u8]> = shards.iter().map(|shard| bytemuck::cast_slice(shard.as_ref())).collect();
         let make = |rank, bytes: usize| zeros::<T>(rank, bytes / size_of::<T>());
         let (mut made, trace) =

@@ -23,7 +23,7 @@ use crate::objective::Objective;
 use crate::op::StepOp;
 use crate::plan::Plan;
 use crate::planner::Planner;
-use crate::question::Question;
+use crate::problem::Question;
 use crate::step::{Action, Moves, Step};
 use reshard_kernels::DType;
 use reshard_sharding::Sharding;

@@ -21,7 +21,7 @@ use crate::model::codes::{Codes, inside_one_domain};
 use crate::model::totals::picoseconds;
 use crate::objective::Objective;
 use crate::planner::Planner;
-use crate::question::Question;
+use crate::problem::Question;
 use crate::regions::need::needs;
 use crate::states::refine::{Moving, Refined};
 use crate::states::system::{code, is_local};

@@ -15,7 +15,7 @@ use crate::model::{CostModel, Model, Topology};
 use crate::objective::Objective;
 use crate::options::PlanOptions;
 use crate::plan::Plan;
-use crate::question::Question;
+use crate::problem::Question;
 use crate::stop;
 use reshard_sharding::{GroupPattern, Sharding};
 

@@ -14,7 +14,7 @@ use reshard_layout::{AxisStride, Layout, Mode, Modes};
 use smallvec::SmallVec;
 
 use super::nested;
-use crate::cut::DimCut;
+use crate::partition::DimCut;
 use crate::sharding::{AxisCut, Cuts};
 use crate::{Mesh, SubAxis};
 

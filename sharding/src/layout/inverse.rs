@@ -8,8 +8,8 @@
 use reshard_layout::{AxisStride, Layout, Mode, Modes};
 use smallvec::SmallVec;
 
-use crate::cut::MAX_PIECES;
 use crate::mesh::digit;
+use crate::partition::MAX_PIECES;
 use crate::region::{Interval, Intervals, push};
 use crate::{Error, Mesh};
 

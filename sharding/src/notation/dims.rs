@@ -10,8 +10,8 @@ use reshard_layout::{AxisStride, Modes};
 use smallvec::SmallVec;
 
 use crate::axis::SubAxis;
-use crate::cut::{DimCut, NamedPartition, chunk};
 use crate::layout::encode::{cuts_of, dim_of_parts};
+use crate::partition::{DimCut, NamedPartition, chunk};
 use crate::region::{Interval, Intervals, push};
 use crate::sharding::{AxisCut, Cuts, PartialAxis};
 use crate::{Error, Mesh, Sharding};

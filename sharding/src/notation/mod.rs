@@ -43,7 +43,7 @@ use reshard_layout::Excerpt;
 use smallvec::SmallVec;
 
 use crate::axis::{AxisName, SubAxis};
-use crate::cut::PartitionRegistry;
+use crate::partition::PartitionRegistry;
 use crate::placement::{Placement, Placements};
 use crate::{Error, Mesh, Sharding};
 use cursor::Cursor;

@@ -21,7 +21,7 @@
 //!
 //! Units are shares: rank `r` gets `units_r` parts of their sum, which divides the remaining length.
 
-use crate::cut::chunk;
+use crate::partition::chunk;
 use crate::placement::{Placement, Placements, Read};
 use crate::{Error, Mesh, Sharding};
 

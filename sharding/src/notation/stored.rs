@@ -6,7 +6,7 @@
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::cut::PartitionRegistry;
+use crate::partition::PartitionRegistry;
 use crate::sharding::Shape;
 use crate::{Error, Mesh, Sharding};
 

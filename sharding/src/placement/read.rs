@@ -14,8 +14,8 @@ use reshard_layout::InlineVec;
 use smallvec::SmallVec;
 
 use super::{Placement, Placements};
-use crate::cut::PartitionRegistry;
 use crate::notation::cursor::Cursor;
+use crate::partition::PartitionRegistry;
 use crate::{Error, ReduceOp};
 
 /// The keywords of the placements that are not a [`DimPartition`](crate::DimPartition).

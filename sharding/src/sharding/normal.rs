@@ -3,8 +3,8 @@
 use smallvec::SmallVec;
 
 use super::{AxisCut, Cuts, PartialAxis};
-use crate::cut::DimCut;
 use crate::layout::encode::{cuts_of, dim_of_cuts};
+use crate::partition::DimCut;
 use crate::{Error, Mesh};
 
 /// Returns every length that some rank keeps of a dim after these splits of it.

@@ -13,8 +13,8 @@ use reshard_layout::{AxisStride, Mode, Modes};
 use smallvec::SmallVec;
 
 use super::{ending_at, ends_of, reshaped};
-use crate::cut::DimCut;
 use crate::layout::make_dense;
+use crate::partition::DimCut;
 use crate::region::shared_len;
 use crate::sharding::{AxisCut, Cuts};
 use crate::{Error, Sharding, SubAxis};

@@ -21,9 +21,9 @@ use reshard_layout::{AxisStride, Modes};
 use smallvec::SmallVec;
 
 use super::{ending_at, ends_of, reshaped, runs, straddles};
-use crate::cut::{DimCut, Made};
 use crate::layout::encode::{cuts_of, dim_of_cuts};
 use crate::layout::{dim_of, make_dense};
+use crate::partition::{DimCut, Made};
 use crate::sharding::{AxisCut, Cuts};
 use crate::{Error, Sharding};
 

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::Error;
 use crate::candidates::regions::pieces;
-use crate::question::Question;
+use crate::problem::Question;
 use reshard_sharding::{PartialAxis, Sharding, SubAxis};
 
 /// Maximum number of partial axes of one end for which these are generated.

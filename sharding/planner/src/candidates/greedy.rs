@@ -22,7 +22,7 @@ use crate::Error;
 use crate::candidates::Leg;
 use crate::candidates::regions::{self, Legs};
 use crate::op::StepOp;
-use crate::question::{Question, refuse_avg_of_shards};
+use crate::problem::{Question, refuse_avg_of_shards};
 use crate::states::closed_form::{Move, Route};
 use crate::states::system::{Place, Stands, State};
 use crate::step::Step;

@@ -4,7 +4,7 @@ use reshard_layout::AxisStride;
 use smallvec::SmallVec;
 
 use crate::Error;
-use crate::question::Question;
+use crate::problem::Question;
 use crate::states::system::System;
 use crate::step::{Action, Moves, Reduction, Step};
 use reshard_sharding::internal::chunk;

@@ -12,7 +12,7 @@ use crate::model::codes::Weight;
 use crate::model::load::{Volume, traffic};
 use crate::model::totals::Cost;
 use crate::op::StepOp;
-use crate::question::Question;
+use crate::problem::Question;
 use crate::states::closed_form::{Move, Route, senders};
 use crate::states::system::{Stands, State, System, codes};
 use crate::step::{Action, Moves, Reduction, Step, Terms};

@@ -10,7 +10,7 @@ use crate::budget::Effort;
 use crate::candidates::CandidateSource;
 use crate::objective::Objective;
 use crate::op::StepOp;
-use crate::question::Question;
+use crate::problem::Question;
 use crate::states::closed_form::{self, Form, Move, Route};
 use crate::states::ends::Ends;
 use crate::states::search::{Allowed, Limits, MAX_MOVING, Problem};

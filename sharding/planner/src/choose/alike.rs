@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 use crate::Error;
 use crate::budget::{Effort, SearchBudget};
 use crate::hash::WordMap;
-use crate::question::Question;
+use crate::problem::Question;
 use crate::states::ends::Ends;
 use crate::states::system::{Place, Stands};
 use reshard_sharding::internal::axis_of;

@@ -37,7 +37,7 @@ use crate::model::totals::{Cost, Key, add};
 use crate::objective::Objective;
 use crate::op::StepOp;
 use crate::plan::Plan;
-use crate::question::Question;
+use crate::problem::Question;
 use crate::step::Step;
 use crate::stop;
 use reshard_sharding::{Placement, Sharding, SubAxis};

@@ -33,7 +33,7 @@ use crate::hash::WordMap;
 use crate::op::StepOp;
 use crate::options::PlanOptions;
 use crate::plan::Plan;
-use crate::question::Question;
+use crate::problem::Question;
 use crate::step::Step;
 use crate::stop;
 use reshard_sharding::{Placement, Sharding, SubAxis};

@@ -15,7 +15,7 @@ use crate::choose::{Best, COUNTED_UNEVEN, admits, reduces_replicas, turned};
 use crate::objective::Objective;
 use crate::options::PlanOptions;
 use crate::plan::Plan;
-use crate::question::Question;
+use crate::problem::Question;
 use crate::step::Step;
 use reshard_sharding::Sharding;
 

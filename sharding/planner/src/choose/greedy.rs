@@ -8,7 +8,7 @@ use crate::choose::mirror::ROUNDED;
 use crate::choose::ways::Parts;
 use crate::choose::{admits, axes, beats, reduces_replicas, with_sent};
 use crate::plan::Plan;
-use crate::question::Question;
+use crate::problem::Question;
 use crate::step::Step;
 
 /// Returns the plan of a greedy planner, which ignores the limits.

@@ -9,12 +9,12 @@ use crate::Error;
 use crate::assemble::assemble_unbounded;
 use crate::budget::Effort;
 use crate::choose::{admits, axes, beats, detours, greedy, plan_straight, with_sent};
-use crate::mirror::transposed_steps;
 use crate::objective::Objective;
 use crate::plan::Plan;
-use crate::question::Question;
+use crate::problem::Question;
 use crate::states::ends::Ends;
 use crate::step::Step;
+use crate::transpose::transposed_steps;
 use reshard_sharding::{ReduceOp, Sharding};
 
 /// Maximum number of ranks whose messages are transposed.

@@ -34,7 +34,7 @@ use crate::objective::Objective;
 use crate::op::StepOp;
 use crate::options::PlanOptions;
 use crate::plan::Plan;
-use crate::question::Question;
+use crate::problem::Question;
 use crate::states::ends::Ends;
 use crate::step::Step;
 

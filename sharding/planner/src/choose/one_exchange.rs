@@ -23,9 +23,9 @@ use crate::model::MinTraffic;
 use crate::model::totals::Totals;
 use crate::objective::Objective;
 use crate::plan::Plan;
-use crate::question::Question;
+use crate::problem::Question;
 use crate::regions::spread::Spread;
-use crate::shared_out::SharedOut;
+use crate::shared_exchange::SharedOut;
 use reshard_sharding::SubAxis;
 use smallvec::SmallVec;
 

@@ -14,7 +14,7 @@ use crate::choose::axes;
 use crate::choose::{mirror, needs_uneven, one_exchange, routes};
 use crate::model::totals::{Cost, Totals, picoseconds_below};
 use crate::objective::Objective;
-use crate::question::Question;
+use crate::problem::Question;
 use crate::states::ends::Ends;
 use crate::states::refine::Refined;
 use crate::states::system::is_local;

@@ -8,7 +8,7 @@ use crate::choose::axes::UNTIL_ANY;
 use crate::objective::Objective;
 use crate::options::PlanOptions;
 use crate::plan::Plan;
-use crate::question::Question;
+use crate::problem::Question;
 use reshard_sharding::GroupPattern;
 
 /// Returns the error for a least peak above the limit.

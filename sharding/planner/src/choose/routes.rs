@@ -13,7 +13,7 @@ use crate::model::codes::Weight;
 use crate::model::totals::Totals;
 use crate::objective::Objective;
 use crate::plan::Plan;
-use crate::question::Question;
+use crate::problem::Question;
 use crate::states::closed_form::{Form, Route};
 use crate::states::ends::Ends;
 

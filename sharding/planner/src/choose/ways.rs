@@ -18,7 +18,7 @@ use crate::choose::{admits, key};
 use crate::model::totals::{Cost, picoseconds_below};
 use crate::objective::Objective;
 use crate::plan::Plan;
-use crate::question::Question;
+use crate::problem::Question;
 use crate::step::Step;
 use crate::stop;
 use reshard_sharding::Sharding;

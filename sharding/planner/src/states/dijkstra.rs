@@ -13,7 +13,7 @@ use crate::model::network::Network;
 use crate::model::{Model, Topology};
 use crate::objective::Objective;
 use crate::op::StepOp;
-use crate::question::Question;
+use crate::problem::Question;
 use crate::states::closed_form::Route;
 use crate::states::search::{Limits, Problem, View};
 use reshard_kernels::DType;

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use crate::bounds::need::{depends_on, need};
 use crate::model::MinTraffic;
 use crate::model::codes::{Codes, Weight, Weights, inside_one_domain};
-use crate::question::Question;
+use crate::problem::Question;
 use crate::states::system::{Place, Stands, State, System, refine};
 
 /// A digit system, and both ends as states of it.

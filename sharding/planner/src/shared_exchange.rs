@@ -12,7 +12,7 @@ use crate::Error;
 use crate::hash::WordMap;
 use crate::model::load::{LevelTraffic, Span, StepTraffic, Traffic};
 use crate::model::totals::Cost;
-use crate::question::Question;
+use crate::problem::Question;
 use crate::regions::intersection::Intersection;
 use crate::step::{Action, Moves, Step, Transposed};
 use reshard_sharding::{GroupPattern, Sharding, SubAxis};
