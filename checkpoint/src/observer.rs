@@ -43,7 +43,7 @@ pub trait Observer {
     ///     }
     /// }
     /// let error = Checkpoint::open(None)?.verify(&mut Impatient).err().unwrap();
-    /// assert_eq!((error.code(), error.class()), ("stopped", ErrorKind::Failed));
+    /// assert_eq!((error.code(), error.kind()), ("stopped", ErrorKind::Cancelled));
     /// # Ok::<(), reshard_checkpoint::Error>(())
     /// ```
     fn is_cancelled(&self) -> bool {

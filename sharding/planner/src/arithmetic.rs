@@ -23,6 +23,7 @@ use crate::Error;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Arithmetic {
     /// Our kernels: planning rejects a reduction that they cannot compute.
     #[default]

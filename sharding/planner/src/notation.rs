@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::arithmetic::Arithmetic;
 use crate::budget::SearchBudget;
-use crate::error::Error;
+use crate::Error;
 use crate::planner::Planner;
 
 /// Formats the settings that differ from the default, after the network and the objective.

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The modules, from the ground up: each may use those before it.
-const ROOMS: [&str; 27] = [
+const ROOMS: [&str; 28] = [
     "objective",
     "op",
     "arithmetic",
@@ -17,22 +17,23 @@ const ROOMS: [&str; 27] = [
     "model",
     "bounds",
     "options",
-    "question",
+    "problem",
     "regions",
     "states",
     "step",
     "transfers",
     "plan",
-    "together",
+    "fused_cost",
     "assemble",
-    "shared_out",
-    "mirror",
+    "shared_exchange",
+    "transpose",
     "candidates",
     "choose",
     "planner",
+    "notation",
     "lower_bound",
     "explain",
-    "cost_model_laws",
+    "check_cost_model",
     "cache",
 ];
 
