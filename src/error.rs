@@ -33,7 +33,7 @@ struct Inner {
 }
 
 impl Error {
-    /// Makes an error of a framework, which becomes the [source](StdError::source).
+    /// Makes an error of a framework, to which [`get_ref`](Error::get_ref) leads back.
     ///
     /// ```
     /// let error = reshard::Error::new(reshard::ErrorKind::Io, "driver", "the device is busy");
@@ -45,6 +45,11 @@ impl Error {
         source: impl Into<Box<dyn StdError + Send + Sync>>,
     ) -> Error {
         Error(Box::new(Inner { kind, code, source: source.into() }))
+    }
+
+    /// Returns the error of the crate or the framework, which can be downcast.
+    pub fn get_ref(&self) -> &(dyn StdError + Send + Sync + 'static) {
+        &*self.0.source
     }
 
     /// Returns the kind, to match on.
@@ -64,10 +69,9 @@ impl fmt::Display for Error {
     }
 }
 
-/// The source is the crate's own error, which can be downcast.
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        Some(&*self.0.source)
+        self.0.source.source()
     }
 }
 
@@ -80,13 +84,15 @@ macro_rules! from_errors {
             }
         })*
 
-        /// Returns the kind and code of a boxed error: its own if it is of the project, else as given.
+        /// Returns kind and code of the first error of the project in a chain of sources.
         #[cfg(feature = "program")]
-        fn classified(error: &(dyn StdError + Send + Sync + 'static), code: &'static str) -> (ErrorKind, &'static str) {
-            $($(#[$only])? if let Some(error) = error.downcast_ref::<$error>() {
-                return (error.kind(), error.code());
-            })*
-            error.downcast_ref::<Error>().map_or((ErrorKind::RankFailed, code), |error| (error.kind(), error.code()))
+        fn classified(outer: &(dyn StdError + 'static)) -> Option<(ErrorKind, &'static str)> {
+            std::iter::successors(Some(outer), |error| error.source()).find_map(|error| {
+                $($(#[$only])? if let Some(error) = error.downcast_ref::<$error>() {
+                    return Some((error.kind(), error.code()));
+                })*
+                error.downcast_ref::<Error>().map(|error| (error.kind(), error.code()))
+            })
         }
     };
 }
@@ -117,22 +123,20 @@ where
             reshard_program::schedule::RunError::Kernel(error) => (error.into(), "kernel"),
             reshard_program::schedule::RunError::Exchange(error) => (error.into(), "exchange"),
         };
-        let (kind, code) = classified(&*source, code);
+        let (kind, code) = classified(&*source).unwrap_or((ErrorKind::RankFailed, code));
         Error::new(kind, code, source)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::error::Error as _;
-
     use super::{Error, ErrorKind};
 
     #[test]
     fn an_error_is_one_word_and_keeps_its_source() {
         assert_eq!(size_of::<Error>(), size_of::<usize>());
         let error = Error::from("S(0".parse::<reshard_sharding::Placement>().unwrap_err());
-        let source = error.source().and_then(|e| e.downcast_ref::<reshard_sharding::Error>()).unwrap();
+        let source = error.get_ref().downcast_ref::<reshard_sharding::Error>().unwrap();
         assert_eq!((error.to_string(), error.kind()), (source.to_string(), ErrorKind::Parse));
     }
 
@@ -145,5 +149,25 @@ mod tests {
         assert_eq!((error.kind(), error.code()), (ErrorKind::InvalidInput, "rank"));
         let error = Error::from(RunError::<_, std::fmt::Error>::Kernel(std::fmt::Error));
         assert_eq!((error.kind(), error.code()), (ErrorKind::RankFailed, "kernel"));
+
+        /// A framework's error around one of the project.
+        #[derive(Debug)]
+        struct Wrapped(Error);
+        impl std::fmt::Display for Wrapped {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("wrapped")
+            }
+        }
+        impl std::error::Error for Wrapped {
+            fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+                Some(&self.0)
+            }
+        }
+        let inner = Error::new(ErrorKind::Unsupported, "no_kernel", "no kernel");
+        let error = Error::from(RunError::<_, std::fmt::Error>::Kernel(Wrapped(inner)));
+        assert_eq!(
+            (error.kind(), error.code(), error.to_string().as_str()),
+            (ErrorKind::Unsupported, "no_kernel", "wrapped")
+        );
     }
 }

@@ -903,7 +903,7 @@ reshard_status reshard_plan_transposed(const struct reshard_plan *plan, struct r
  Settings are `name=value`, separated by spaces: `topology` (`uniform`, `h100`, or the text of a network),
  `objective` (`time`, `bytes` or `peak`), `max_peak_bytes` (the limit of the bytes on any rank), `groups`
  (the only groups to use, separated by `|`), `deterministic` (`true` for reductions in rank order),
- `arithmetic` (`kernels`, or `framework` for types that only the framework reduces) and `search_budget`
+ `arithmetic` (`kernels`, or `framework` for types that only the framework reduces) and `budget`
  (units of work, or `none`).
  */
 reshard_status reshard_planner_new(const char *settings, struct reshard_planner **out);

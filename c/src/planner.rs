@@ -55,7 +55,7 @@ pub(crate) static USUAL: LazyLock<Planner> = LazyLock::new(|| Planner::new(resha
 /// Settings are `name=value`, separated by spaces: `topology` (`uniform`, `h100`, or the text of a network),
 /// `objective` (`time`, `bytes` or `peak`), `max_peak_bytes` (the limit of the bytes on any rank), `groups`
 /// (the only groups to use, separated by `|`), `deterministic` (`true` for reductions in rank order),
-/// `arithmetic` (`kernels`, or `framework` for types that only the framework reduces) and `search_budget`
+/// `arithmetic` (`kernels`, or `framework` for types that only the framework reduces) and `budget`
 /// (units of work, or `none`).
 ///
 /// # Safety

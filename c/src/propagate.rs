@@ -5,7 +5,7 @@ use std::ffi::c_char;
 
 use reshard_ops::propagate::{Operand, Propagator};
 use reshard_ops::rules::{OpCall, OpTable};
-use reshard_planner::Arithmetic;
+use reshard_planner::{Arithmetic, SearchBudget};
 
 use crate::error::{Fault, Status, body};
 use crate::handles::{self, Handled};
@@ -43,10 +43,20 @@ pub unsafe extern "C" fn reshard_propagate(
         // SAFETY: as the caller promises.
         let (op, handles, dtype) = unsafe { (text(op, "op")?, list(inputs, count, "inputs")?, text(dtype, "dtype")?) };
         let (call, dtype): (OpCall, _) = (op.parse()?, dtype.parse()?);
+        let mut propagator = Propagator::new();
+        let mut arithmetic = Arithmetic::Kernels;
+        if !planner.is_null() {
+            let planner = handles::of(planner)?.rust().clone();
+            arithmetic = planner.options().arithmetic();
+            if planner.options().budget() != SearchBudget::default() {
+                propagator = propagator.with_budget(planner.options().budget());
+            }
+            propagator = propagator.with_planner(planner);
+        }
         let mut inputs = Vec::with_capacity(count);
         for &input in handles {
             let sharding = handles::of(input)?.0.clone();
-            Arithmetic::Kernels.check(&sharding, dtype)?;
+            arithmetic.check(&sharding, dtype)?;
             inputs.push(Operand::new(dtype, sharding));
         }
         let Some(first) = inputs.first() else {
@@ -54,10 +64,6 @@ pub unsafe extern "C" fn reshard_propagate(
         };
         let shapes: Vec<&[usize]> = inputs.iter().map(|input| input.sharding.shape()).collect();
         let op = OpTable::standard().op(&call, &shapes)?;
-        let mut propagator = Propagator::new();
-        if !planner.is_null() {
-            propagator = propagator.with_planner(handles::of(planner)?.rust().clone());
-        }
         let chosen = propagator.propagate(&op, first.sharding.mesh(), &inputs, &[])?;
         // SAFETY: as the caller promises.
         unsafe { handles::put(OpSharding(chosen), out) }

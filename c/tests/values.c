@@ -226,6 +226,7 @@ static void propagation(const reshard_mesh *mesh) {
     const reshard_sharding *inputs[2];
     reshard_sharding *given = sharded(mesh, "S(0),S(1)"), *input, *output;
     reshard_op_sharding *chosen;
+    reshard_planner *planner;
     uint8_t equal[2];
     size_t outputs;
     double cost;
@@ -238,10 +239,22 @@ static void propagation(const reshard_mesh *mesh) {
     ok(reshard_sharding_equal(input, given, &equal[0]));
     ok(reshard_sharding_equal(output, given, &equal[1]));
     that(cost == 0 && outputs == 1 && equal[0] == 1 && equal[1] == 1, "a sum without communication");
+    that(reshard_op_sharding_output(chosen, 1, &output) == RESHARD_STATUS_OUT_OF_RANGE, "one output");
+    that(reshard_propagate("add", inputs, 0, "f32", NULL, &chosen) == RESHARD_STATUS_REFUSED, "no inputs");
+    that(reshard_propagate("ad", inputs, 2, "f32", NULL, &chosen) == RESHARD_STATUS_REFUSED, "no such op");
     ok(reshard_sharding_free(given));
     ok(reshard_sharding_free(input));
     ok(reshard_sharding_free(output));
     ok(reshard_op_sharding_free(chosen));
+    /* Partial complex numbers are sums that only a framework computes. */
+    given = sharded(mesh, "P,R");
+    inputs[0] = given;
+    that(reshard_propagate("neg", inputs, 1, "c64", NULL, &chosen) == RESHARD_STATUS_REFUSED, "no kernel adds c64");
+    ok(reshard_planner_new("arithmetic=framework budget=1000", &planner));
+    ok(reshard_propagate("neg", inputs, 1, "c64", planner, &chosen));
+    ok(reshard_planner_free(planner));
+    ok(reshard_op_sharding_free(chosen));
+    ok(reshard_sharding_free(given));
 }
 
 int main(int argc, char **argv) {

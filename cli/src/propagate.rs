@@ -80,7 +80,7 @@ struct Request {
     #[arg(long, requires = "penalty_us")]
     prefer: Option<Listed<String>>,
     /// Cost of an output without its preferred sharding, in microseconds
-    #[arg(long, requires = "prefer", allow_negative_numbers = true)]
+    #[arg(long, requires = "prefer", allow_negative_numbers = true, value_parser = crate::number::decimal)]
     penalty_us: Option<f64>,
     #[command(flatten)]
     out_shapes: OutShapesArg,
@@ -93,7 +93,7 @@ struct Request {
     search_budget: BudgetArg,
     /// Print N runners-up; with --json, also the strategies and redistributions of every option [default: 3,
     /// or 0 above 4096 ranks]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = crate::number::whole::<usize>, allow_negative_numbers = true)]
     top: Option<usize>,
 }
 

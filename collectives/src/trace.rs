@@ -112,7 +112,6 @@ impl TrafficLog {
     }
 
     /// Returns the greatest number of bytes that any one rank received.
-    #[doc(hidden)]
     pub fn worst_received(&self) -> u64 {
         let mut totals: BTreeMap<usize, u64> = BTreeMap::new();
         for (hop, bytes) in &self.received {

@@ -90,6 +90,8 @@ impl Listing {
             Item::Enum(item) if is_hidden(&item.attrs) => self.hides(&item.ident),
             Item::Trait(item) if is_hidden(&item.attrs) => self.hides(&item.ident),
             Item::Fn(item) if is_hidden(&item.attrs) => self.hides(&item.sig.ident),
+            Item::Const(item) if is_hidden(&item.attrs) => self.hides(&item.ident),
+            Item::Type(item) if is_hidden(&item.attrs) => self.hides(&item.ident),
             Item::Impl(item) if is_hidden(&item.attrs) => {}
             Item::Mod(item) if is_hidden(&item.attrs) => {}
             Item::Use(used) if open && is_public(&used.vis) => names(&used.tree, &mut self.visible),

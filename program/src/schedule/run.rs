@@ -80,10 +80,10 @@ where
     X: core::error::Error + 'static,
 {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        Some(match self {
-            RunError::Kernel(error) => error,
-            RunError::Exchange(error) => error,
-        })
+        match self {
+            RunError::Kernel(error) => error.source(),
+            RunError::Exchange(error) => error.source(),
+        }
     }
 }
 

@@ -4,20 +4,22 @@ use core::fmt;
 use core::str::FromStr;
 
 use serde::de::Error as _;
+use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::Error;
 use crate::arithmetic::Arithmetic;
 use crate::budget::SearchBudget;
-use crate::Error;
 use crate::planner::Planner;
 
 /// Formats the settings that differ from the default, after the network and the objective.
 ///
-/// The text of a planner with a custom [`CostModel`](crate::CostModel) does not parse.
+/// A custom [`CostModel`](crate::CostModel) is written as `cost_model=..`, which does not parse.
 impl fmt::Display for Planner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let options = self.options();
-        write!(f, "topology={} objective={}", options.cost_model(), options.objective())?;
+        let network = if options.model.is_custom() { "cost_model" } else { "topology" };
+        write!(f, "{network}={} objective={}", options.cost_model(), options.objective())?;
         if let Some(bytes) = options.max_peak_bytes() {
             write!(f, " max_peak_bytes={bytes}")?;
         }
@@ -34,7 +36,7 @@ impl fmt::Display for Planner {
             write!(f, " arithmetic={}", options.arithmetic())?;
         }
         if options.budget() != SearchBudget::default() {
-            write!(f, " search_budget={}", options.budget())?;
+            write!(f, " budget={}", options.budget())?;
         }
         Ok(())
     }
@@ -52,7 +54,7 @@ impl FromStr for Planner {
     /// groups          the only groups to use, separated by `|`; empty for none
     /// deterministic   true or false
     /// arithmetic      kernels or framework
-    /// search_budget   units of work, or `none`
+    /// budget   units of work, or `none`
     /// ```
     ///
     /// ```
@@ -70,7 +72,11 @@ impl FromStr for Planner {
                 .split_once('=')
                 .ok_or_else(|| Error::unknown("planner setting", setting, "name=value"))?;
             if given.contains(&name) {
-                return Err(Error::unknown("planner", text, &format!("the setting `{name}` once")));
+                return Err(Error::unknown(
+                    "planner",
+                    text,
+                    &format!("each setting once, but `{name}` is given twice,"),
+                ));
             }
             given.push(name);
             planner = planner.set(name, value)?;
@@ -85,30 +91,35 @@ impl Planner {
         Ok(match name {
             "topology" => self.topology(value.parse()?),
             "objective" => self.objective(value.parse()?),
-            "max_peak_bytes" => self.max_peak_bytes(
-                value.parse().map_err(|_| Error::unknown("max_peak_bytes", value, "a number of bytes"))?,
-            ),
+            "max_peak_bytes" => self.max_peak_bytes(value.parse().map_err(|_| {
+                Error::unknown("setting max_peak_bytes", value, "a number of bytes below 2^64")
+            })?),
             "groups" => {
                 let groups: Result<Vec<_>, _> =
                     value.split('|').filter(|text| !text.is_empty()).map(str::parse).collect();
                 self.with_groups(groups?)
             }
             "deterministic" => self.deterministic(
-                value.parse().map_err(|_| Error::unknown("deterministic", value, "true or false"))?,
+                value.parse().map_err(|_| Error::unknown("setting deterministic", value, "true or false"))?,
             ),
             "arithmetic" => self.arithmetic(value.parse()?),
-            "search_budget" => self.budget(value.parse()?),
+            "budget" => self.budget(value.parse()?),
             _ => {
                 let known =
-                    "topology, objective, max_peak_bytes, groups, deterministic, arithmetic or search_budget";
+                    "topology, objective, max_peak_bytes, groups, deterministic, arithmetic or budget";
                 return Err(Error::unknown("planner setting", name, known));
             }
         })
     }
 }
 
+/// Fails for a planner with a custom cost model, which no text can restore.
 impl Serialize for Planner {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.options().model.is_custom() {
+            let reason = format!("the cost model {} cannot be stored as text", self.options().cost_model());
+            return Err(S::Error::custom(reason));
+        }
         serializer.collect_str(self)
     }
 }

@@ -140,6 +140,14 @@ impl Model {
         }
     }
 
+    /// Returns `true` for the model of a user.
+    pub(crate) fn is_custom(&self) -> bool {
+        match self {
+            Model::Topology(_) => false,
+            Model::Other { .. } => true,
+        }
+    }
+
     pub(crate) fn text(&self) -> String {
         match self {
             Model::Topology(t) => t.cache_key(),

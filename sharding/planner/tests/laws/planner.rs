@@ -261,7 +261,7 @@ fn a_planner_prints_and_parses_its_settings() {
         "topology=h100 objective=bytes max_peak_bytes=1024",
         "topology=uniform objective=peak groups= deterministic=true",
         "topology=launch=1;message=0.5;level=4:1:10;level=*:2:5 objective=time groups=(2,2):(1,4)|4:2 arithmetic=framework \
-         search_budget=none",
+         budget=none",
     ];
     for text in texts {
         let planner: Planner = text.parse().unwrap();
@@ -272,6 +272,8 @@ fn a_planner_prints_and_parses_its_settings() {
         );
     }
     assert_eq!("".parse::<Planner>(), Ok(Planner::new()));
+    let negative: Topology = "launch=-0;message=-0;level=*:-0:1".parse().unwrap();
+    assert_eq!(negative.to_string(), "launch=0;message=0;level=*:0:1");
     assert_eq!(
         " objective=bytes\ttopology=h100 ".parse::<Planner>(),
         "topology=h100 objective=bytes".parse()
@@ -279,15 +281,18 @@ fn a_planner_prints_and_parses_its_settings() {
     let listed: GroupPattern = "{{0,1,3},{2,5,4}}".parse().unwrap();
     let planner = Planner::new().with_groups([listed]);
     assert_eq!(planner.to_string().parse(), Ok(planner));
+    let custom = Planner::new().cost_model(std::sync::Arc::new(Topology::h100())).unwrap();
+    assert_eq!(custom.to_string(), "cost_model=h100 objective=time");
+    assert!(custom.to_string().parse::<Planner>().is_err() && serde_json::to_string(&custom).is_err());
     for (text, message) in [
         ("objective", "name=value"),
         ("objective=", "time, bytes or peak"),
-        ("objective=time objective=time", "the setting `objective` once"),
+        ("objective=time objective=time", "`objective` is given twice"),
         ("max_peak_bytes=-1", "a number of bytes"),
         ("deterministic=1", "true or false"),
         ("groups=4:1|", ""),
-        ("speed=7", "search_budget"),
-        ("search_budget=x", "none"),
+        ("speed=7", "budget"),
+        ("budget=x", "none"),
     ] {
         match text.parse::<Planner>() {
             Ok(_) => assert_eq!(message, "", "{text}"),
