@@ -5,7 +5,10 @@ use std::fmt;
 
 use reshard_layout::ErrorKind;
 
-/// An error of any crate of the project, which `?` converts; one word, boxed.
+/// An error of one of the libraries, which `?` converts; one word, boxed.
+///
+/// Converted are the errors of `layout`, `sharding`, `kernels`, `planner` and `collectives`, those of `ops` and
+/// `program` with the feature `program`, and those of `checkpoint` with the feature `checkpoint`.
 ///
 /// ```
 /// fn columns(mesh: &str) -> reshard::Result<String> {
@@ -22,7 +25,7 @@ use reshard_layout::ErrorKind;
 #[derive(Debug)]
 pub struct Error(Box<Inner>);
 
-/// The result of a function that may return any error of the project.
+/// The result of a function that may return an error of several of the libraries.
 pub type Result<T> = std::result::Result<T, Error>;
 
 #[derive(Debug)]

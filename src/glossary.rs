@@ -3,7 +3,7 @@
 #![allow(unused_imports, reason = "links of the page")]
 
 use crate::collectives::calls::{
-    CollectiveCall, CommPattern, FrameworkGroup, FrameworkGroups, RankCall, RankCalls, SpmdProgram, View,
+    CollectiveCall, FrameworkGroup, FrameworkGroups, RankCall, RankCalls, SpmdProgram, View,
 };
 use crate::collectives::{BufferLayout, Communicator, CompiledPlan, Exchange, Hop, TrafficLog};
 use crate::kernels::random::{Draw, Generator, IndexRun, Key};

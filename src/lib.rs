@@ -15,6 +15,8 @@
 //! * [`draw`] (feature `draw`): what does it look like? Pictures of all of these, as text, SVG and HTML.
 //! * [`collectives`]: running plans, and engines; `mpi`, `nccl` and, with the feature `cuda`, `device` are
 //!   the others.
+//! * `checkpoint` (feature `checkpoint`): where are the bytes in files? Reads, reshards, verifies and saves.
+//! * [`Error`], [`Result`] and [`ErrorKind`]: one error type for programs that use several of these modules.
 //! * [`glossary`] (feature `draw`, as it links to its types): the terminology, with definitions and origins.
 #![forbid(unsafe_code)]
 

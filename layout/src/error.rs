@@ -2,13 +2,13 @@
 
 use std::fmt;
 
+mod code;
 mod excerpt;
-mod kind;
 mod parse;
 mod reason;
 
+pub use code::{Counted, ErrorCode, Operation, Quantity};
 pub use excerpt::Excerpt;
-pub use kind::{Counted, ErrorCode, Operation, Quantity};
 pub use parse::ParseError;
 pub use reason::{Defect, Obstacle};
 
@@ -100,8 +100,8 @@ pub enum Error {
     },
     /// An operation on a layout with axes has no answer.
     Along {
-        /// The kind.
-        kind: ErrorCode,
+        /// The code.
+        code: ErrorCode,
         /// Why, with the layouts as they were given.
         message: Box<str>,
     },
@@ -158,7 +158,7 @@ impl Error {
     /// Returns the code, finer than the kind.
     pub(crate) fn error_code(&self) -> ErrorCode {
         match self {
-            Self::Parse(error) => error.kind,
+            Self::Parse(error) => error.code,
             Self::Overflow { .. } => ErrorCode::Overflow,
             Self::BadExtent { .. } => ErrorCode::BadExtent,
             Self::NotCongruent { .. } => ErrorCode::NotCongruent,
@@ -167,7 +167,7 @@ impl Error {
             Self::NotNesting { .. } => ErrorCode::NotNesting,
             Self::Inadmissible { .. } => ErrorCode::Inadmissible,
             Self::Undecided { .. } => ErrorCode::Undecided,
-            Self::Along { kind, .. } => *kind,
+            Self::Along { code, .. } => *code,
             Self::TooDeep { .. } => ErrorCode::TooDeep,
             Self::TooLarge { .. } => ErrorCode::TooLarge,
             Self::NoSuchRange { .. }

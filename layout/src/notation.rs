@@ -108,8 +108,8 @@ impl<'a> Cursor<'a> {
         self.error_at(place, ErrorCode::Overflow, "the integer does not fit in 64 bits".to_owned())
     }
 
-    pub(crate) fn error_at(&self, offset: usize, kind: ErrorCode, message: String) -> Error {
-        Error::Parse(Box::new(ParseError::new(kind, self.text, offset, message)))
+    pub(crate) fn error_at(&self, offset: usize, code: ErrorCode, message: String) -> Error {
+        Error::Parse(Box::new(ParseError::new(code, self.text, offset, message)))
     }
 
     /// Fails if parentheses nest deeper than [`MAX_DEPTH`].

@@ -17,7 +17,7 @@
 //! u: R,_ = y                             a redistribution along dp; along tp like y
 //! v = mm(x, w) by _,R; _,S(1) -> _,S(1)   a given strategy along tp
 //! no_grad                                values below have no gradient
-//! local tp                               the lines to "end" are per-device code (see `region/text.rs`)
+//! local tp                               the lines to "end" are per-device code (see `shard_map/text.rs`)
 //! repeat 24                              the lines to "end" 24 times, each with its own values (see `repeat.rs`)
 //! # ..                                   a comment, to the end of the line
 //! ```

@@ -11,7 +11,7 @@ use crate::failure::Answer;
 use crate::sharding::PySharding;
 use crate::value::Reduced;
 
-/// The element type and the sharding of a tensor, such as `TraceOperand("f32", Sharding("tp=4", (8, 6), "S(0)"))`.
+/// The element type and the sharding of a tensor, such as `Operand("f32", Sharding("tp=4", (8, 6), "S(0)"))`.
 #[pyclass(frozen, eq, hash, name = "Operand", module = "reshard")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PyOperand(Operand);
@@ -58,7 +58,7 @@ impl PyOperand {
     }
 }
 
-/// Operands: an `TraceOperand` each, a sharding of f32, or a pair of an element type and a sharding.
+/// Operands: an `Operand` each, a sharding of f32, or a pair of an element type and a sharding.
 pub(crate) fn operand(object: &Bound<'_, PyAny>) -> Answer<Operand> {
     if let Ok(operand) = object.cast::<PyOperand>() {
         return Ok(operand.get().0.clone());

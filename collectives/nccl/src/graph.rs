@@ -7,7 +7,6 @@ use crate::{Buffer, Comm, Nccl};
 
 /// A plan on its buffers, captured by [`Comm::capture`](crate::Comm::capture); holds all that it uses.
 #[derive(Debug)]
-#[doc(hidden)]
 pub struct Graph<N: Nccl> {
     pub(crate) inner: N::Graph,
     pub(crate) kept: Vec<InFlight<N>>,
@@ -36,7 +35,6 @@ impl<N: Nccl> Comm<N> {
     ///
     /// Runs the plan once, so that everything it needs exists, and a second time to capture it. Requires that
     /// all ranks of the plan call it. Errors: as [`finish`](Comm::finish), and work that cannot be captured.
-    #[doc(hidden)]
     pub fn capture(
         &mut self,
         compiled: &CompiledPlan,
@@ -59,7 +57,6 @@ impl<N: Nccl> Comm<N> {
     /// Runs a captured plan on the current contents of its source, and waits for it.
     ///
     /// Requires that all ranks that captured it call it. Errors: as [`finish`](Comm::finish).
-    #[doc(hidden)]
     pub fn replay(&mut self, graph: &Graph<N>) -> Result<(), Error> {
         if graph.comm != self.id {
             return Err(self.engine("the graph was captured on another communicator".to_string()));

@@ -7,19 +7,19 @@ use super::{ErrorCode, Excerpt};
 /// The position in a text that could not be read, and the text expected there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ParseError {
-    pub(super) kind: ErrorCode,
+    pub(super) code: ErrorCode,
     offset: usize,
     message: String,
     excerpt: Excerpt,
 }
 
 impl ParseError {
-    pub(crate) fn new(kind: ErrorCode, text: &str, offset: usize, message: String) -> Self {
+    pub(crate) fn new(code: ErrorCode, text: &str, offset: usize, message: String) -> Self {
         let mut offset = offset.min(text.len());
         while !text.is_char_boundary(offset) {
             offset -= 1;
         }
-        Self { kind, offset, message, excerpt: Excerpt::around(text, offset) }
+        Self { code, offset, message, excerpt: Excerpt::around(text, offset) }
     }
 
     /// Returns the byte offset of the error in the text.

@@ -123,7 +123,7 @@ impl Code {
              along one only",
             steps.join("+")
         );
-        Err(Error::Along { kind: crate::ErrorCode::NotRepresentable, message: message.into() })
+        Err(Error::Along { code: crate::ErrorCode::NotRepresentable, message: message.into() })
     }
 
     /// Returns an error in which the outer layout is printed with its names.
@@ -148,7 +148,7 @@ impl Code {
         let Outer::Layout(outer) = &operands.0 else { return error };
         let Ok(named) = self.decode_layout::<S>(outer, names) else { return error };
         let message = error.to_string().replace(&outer.to_string(), &named.to_string());
-        Error::Along { kind: error.error_code(), message: message.into() }
+        Error::Along { code: error.error_code(), message: message.into() }
     }
 }
 

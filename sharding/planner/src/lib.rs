@@ -3,14 +3,15 @@
 //! The modules from the ground up; each uses only those above it in this list (`tests/laws/rooms.rs`):
 //!
 //! ```text
-//! objective, op, arithmetic, budget, hash, message   identifiers and small types
+//! objective, op, arithmetic, budget, stop, hash, message   identifiers and small types
 //! model        cost of a step: loads, the CostModel, totals           bounds       lower bounds of any plan
-//! options, question              the problem
+//! options, problem               the problem
 //! regions      overlaps of two shardings, by intervals                states       routes between digit states, and a search
 //! step         a step and its transfers                              transfers    the data each rank sends and receives
-//! plan, assemble                 steps with their costs and bounds      mirror       transposed plans
+//! plan, fused_cost, assemble     steps with their costs and bounds
+//! shared_exchange   one exchange whose blocks come from several replicas     transpose    transposed plans
 //! candidates   paths from source to target, in a fixed order         choose       the only module that compares them
-//! planner, lower_bound, explain, cost_model_laws, cache              the public API
+//! planner, notation, lower_bound, explain, check_cost_model, cache   the public API
 //! ```
 //!
 //! Two shardings on one mesh whose layouts nest are maps from mesh digits to positions of their zip:

@@ -1,4 +1,4 @@
-//! The words that errors are made of: kinds, operations, quantities.
+//! The words that errors are made of: codes, operations, quantities.
 
 use std::fmt;
 
@@ -53,7 +53,7 @@ impl ErrorCode {
         }
     }
 
-    /// Returns the kind in `snake_case`, as the command line prints it.
+    /// Returns the code in `snake_case`, as the command line prints it.
     #[doc(hidden)]
     pub fn as_str(self) -> &'static str {
         match self {
