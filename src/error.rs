@@ -90,7 +90,7 @@ macro_rules! from_errors {
         /// Returns kind and code of the first error of the project in a chain of sources.
         #[cfg(feature = "program")]
         fn classified(outer: &(dyn StdError + 'static)) -> Option<(ErrorKind, &'static str)> {
-            std::iter::successors(Some(outer), |error| error.source()).find_map(|error| {
+            std::iter::successors(Some(outer), |&error| error.source()).find_map(|error| {
                 $($(#[$only])? if let Some(error) = error.downcast_ref::<$error>() {
                     return Some((error.kind(), error.code()));
                 })*

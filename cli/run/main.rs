@@ -33,6 +33,8 @@ mod status;
 mod terminal;
 #[path = "../src/verify.rs"]
 mod verify;
+#[path = "../src/whole.rs"]
+mod whole;
 
 use std::env::ArgsOs;
 use std::ffi::OsString;

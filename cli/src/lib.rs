@@ -49,6 +49,7 @@ mod step_mpi;
 mod trace;
 mod verify;
 mod view;
+mod whole;
 
 use std::ffi::OsString;
 use std::io::{self, Write};

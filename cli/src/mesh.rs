@@ -41,7 +41,7 @@ pub(crate) struct MeshArgs {
     #[command(flatten)]
     topology: TopologyArg,
     /// Reject degrees that do not multiply to this number of ranks
-    #[arg(long, value_parser = crate::number::whole::<usize>, allow_negative_numbers = true)]
+    #[arg(long, value_parser = crate::whole::whole::<usize>, allow_negative_numbers = true)]
     world_size: Option<usize>,
     #[command(flatten)]
     pictures: PictureArgs,

@@ -1,7 +1,5 @@
 //! A number in a request: a JSON number, or a text as in an argument.
 
-use std::str::FromStr;
-
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
@@ -27,11 +25,6 @@ pub(crate) fn as_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Op
             .map_err(|_| D::Error::custom(format!("{text:?} is not a whole number from 0 to {}", u64::MAX)))
     };
     as_text(deserializer)?.map(number).transpose()
-}
-
-/// Parses the whole number of an option.
-pub(crate) fn whole<T: FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("expected a whole number from 0 to {}", u64::MAX))
 }
 
 /// Parses the decimal number of an option.

@@ -58,7 +58,7 @@ struct Request {
     #[command(flatten)]
     objective: ObjectiveArg,
     /// Reject plans in which a rank holds more than N bytes at any time [default: no limit]
-    #[arg(long, value_name = "N", value_parser = crate::number::whole::<u64>, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = crate::whole::whole::<u64>, allow_negative_numbers = true)]
     #[serde(default, deserialize_with = "crate::number::as_number")]
     max_peak_bytes: Option<u64>,
     /// Mesh of the target [default: the mesh of the source]

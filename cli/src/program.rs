@@ -47,7 +47,7 @@ pub(crate) struct AxesArg {
 pub(crate) struct MemoryArg {
     /// Limit memory per rank to N bytes; recompute activations in backward to stay below it [default: no
     /// limit]
-    #[arg(long, value_name = "N", value_parser = crate::number::whole::<u64>, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = crate::whole::whole::<u64>, allow_negative_numbers = true)]
     max_memory_bytes: Option<u64>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct GatherArg {
 #[serde(transparent)]
 pub(crate) struct OverlapArg {
     /// Split each collective and its consumer into N chunks (2 to 1024) and overlap them [default: no split]
-    #[arg(long, value_name = "N", value_parser = crate::number::whole::<usize>, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = crate::whole::whole::<usize>, allow_negative_numbers = true)]
     overlap_chunks: Option<usize>,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct OverlapArg {
 #[serde(transparent)]
 pub(crate) struct HoistArg {
     /// Start communication early, with at most N bytes in flight
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = crate::number::whole::<u64>, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = crate::whole::whole::<u64>, allow_negative_numbers = true)]
     in_flight_bytes: u64,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct HoistArg {
 #[serde(transparent)]
 pub(crate) struct BucketArg {
     /// Fuse redistributions with the same steps over the same groups, up to N bytes of sources and targets
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = crate::number::whole::<u64>, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = crate::whole::whole::<u64>, allow_negative_numbers = true)]
     bucket_bytes: u64,
 }
 

@@ -93,7 +93,7 @@ struct Request {
     search_budget: BudgetArg,
     /// Print N runners-up; with --json, also the strategies and redistributions of every option [default: 3,
     /// or 0 above 4096 ranks]
-    #[arg(long, value_name = "N", value_parser = crate::number::whole::<usize>, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = crate::whole::whole::<usize>, allow_negative_numbers = true)]
     top: Option<usize>,
 }
 

@@ -47,10 +47,10 @@ struct Request {
     #[command(flatten)]
     placements: PlacementsArg,
     /// Rank whose elements to print
-    #[arg(long, value_parser = crate::number::whole::<usize>, allow_negative_numbers = true)]
+    #[arg(long, value_parser = crate::whole::whole::<usize>, allow_negative_numbers = true)]
     rank: Option<usize>,
     /// Seed of the key [default: 0]
-    #[arg(long, value_parser = crate::number::whole::<u64>, allow_negative_numbers = true)]
+    #[arg(long, value_parser = crate::whole::whole::<u64>, allow_negative_numbers = true)]
     seed: Option<u64>,
     /// Key, like threefry2x32:00000000,0000002a, instead of --seed and --generator
     #[arg(long)]
@@ -66,7 +66,7 @@ struct Request {
     #[arg(long)]
     generator: Option<String>,
     /// Print the first N elements [default: 64]
-    #[arg(long, value_name = "N", value_parser = crate::number::whole::<usize>, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = crate::whole::whole::<usize>, allow_negative_numbers = true)]
     limit: Option<usize>,
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     spec: Option<PathBuf>,
     /// Ranks of the input whose files are missing or damaged, like 3,5; replicas are used instead
-    #[arg(long, value_name = "RANKS", value_delimiter = ',', value_parser = crate::number::whole::<usize>, allow_negative_numbers = true)]
+    #[arg(long, value_name = "RANKS", value_delimiter = ',', value_parser = crate::whole::whole::<usize>, allow_negative_numbers = true)]
     missing_ranks: Vec<usize>,
     /// Read regions that only missing ranks held from this checkpoint
     #[arg(long, value_name = "CHECKPOINT", requires = "missing_ranks")]
@@ -82,7 +82,7 @@ pub(crate) struct RunArgs {
     kind: Option<FormatName>,
     /// Limit each file of --format safetensors to N bytes; a larger tensor has a separate file [default:
     /// 5000000000]
-    #[arg(long, value_name = "N", requires = "kind", value_parser = crate::number::whole::<u64>, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", requires = "kind", value_parser = crate::whole::whole::<u64>, allow_negative_numbers = true)]
     file_bytes: Option<u64>,
     /// Write whole tensors to this file
     #[arg(long)]

@@ -80,7 +80,7 @@ pub(crate) struct StepArgs {
     #[command(flatten)]
     topology: TopologyArg,
     /// Seed of the random inputs
-    #[arg(long, default_value_t = 0, value_parser = crate::number::whole::<u64>, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 0, value_parser = crate::whole::whole::<u64>, allow_negative_numbers = true)]
     seed: u64,
     /// Dtype of all real numbers; the tolerance is 1e-10 for f64 and 1e-4 for f32
     #[arg(long, value_enum, default_value_t = Precision::F64)]

@@ -67,7 +67,7 @@ struct Request {
     #[arg(skip)]
     program: Option<String>,
     /// Rank to trace
-    #[arg(long, value_parser = crate::number::whole::<usize>, allow_negative_numbers = true)]
+    #[arg(long, value_parser = crate::whole::whole::<usize>, allow_negative_numbers = true)]
     rank: Option<usize>,
     /// Derive every event from types and plans instead of the schedule; the output is the same
     #[arg(long)]
