@@ -202,7 +202,9 @@ impl Piece {
         };
         match done {
             Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::Parse => return Ok(Some(error.to_string())),
+            Err(error) if (error.kind(), error.class()) == (ErrorKind::Parse, ErrorClass::Failed) => {
+                return Ok(Some(error.to_string()));
+            }
             Err(error) => return Err(error),
         }
         if entry.left.fetch_sub(1, Ordering::AcqRel) > 1 || !says || entry.sum.get() == entry.said {

@@ -33,7 +33,7 @@ const BRACE: (usize, u8) = (8, b'{');
 pub(crate) fn open(path: &Path) -> Result<Checkpoint, Error> {
     let input = Arc::new(Input::open(path)?);
     let head = input.read(0, input.len().min(LEGACY.len() as u64) as usize)?;
-    let refused = |why: &str| Err(Error::refused("input", format!("{} {why}", path.display())));
+    let said = |why: &str| format!("{} {why}", path.display());
     let about = |error: Error| {
         let said = error.to_string().contains(&*path.to_string_lossy());
         if said { error } else { error.about(path.display()) }
@@ -50,7 +50,10 @@ pub(crate) fn open(path: &Path) -> Result<Checkpoint, Error> {
         let mut room = zip::room();
         match Zip::open(Peek::new(&input, &file, 0, input.len())?, &mut room) {
             Err(_) if place::exists(&path.with_file_name(METADATA_NAME))? => {
-                return refused("is part of a distributed checkpoint; give its folder");
+                return Err(Error::refused(
+                    "input",
+                    said("is part of a distributed checkpoint; give its folder"),
+                ));
             }
             zip => {
                 let zip = zip?;
@@ -59,11 +62,11 @@ pub(crate) fn open(path: &Path) -> Result<Checkpoint, Error> {
             }
         }
     } else if head == LEGACY {
-        return refused(
-            "has the torch.save format from before PyTorch 1.6, which is not supported; load it and save it again with a newer PyTorch",
-        );
+        let why = "has the torch.save format from before PyTorch 1.6, which is not supported; load it and save it again with a newer PyTorch";
+        return Err(Error::unsupported("input", said(why)));
     } else if PICKLE.iter().any(|begin| head.starts_with(begin)) {
-        return refused("is a bare pickle; pickles are read only inside a torch.save archive");
+        let why = "is a bare pickle; pickles are read only inside a torch.save archive";
+        return Err(Error::unsupported("input", said(why)));
     } else {
         return safetensors(path);
     };
@@ -99,5 +102,5 @@ fn archive(zip: &Zip<'_>, path: &Path) -> Result<Saved, Error> {
         return torch_save::saved(zip, &folder);
     }
     let message = "is a zip archive of neither torch.save nor NumPy: it has no data.pkl and no .npy entry";
-    numpy::arrays(zip)?.ok_or_else(|| Error::refused("input", format!("{} {message}", path.display())))
+    numpy::arrays(zip)?.ok_or_else(|| Error::unsupported("input", format!("{} {message}", path.display())))
 }

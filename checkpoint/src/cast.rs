@@ -55,7 +55,7 @@ impl Float {
         found.map(|(_, dtype)| dtype).ok_or_else(|| {
             let message =
                 format!("tensors can be converted to f16, bf16, f32 or f64, not to `{}`", name.shown());
-            Error::refused("dtype", message)
+            Error::unsupported("dtype", message)
         })
     }
 }

@@ -234,24 +234,28 @@ impl Checkpoint {
     /// Opens the files that an index names; index and files must agree about every tensor.
     fn open_indexed(dir: &Path, path: &Path) -> Result<Self, Error> {
         let index = Index::read(path)?;
-        let refused = |why: String| Err(Error::refused("index", format!("{}: {why}", path.display())));
+        let said = |why: String| format!("{}: {why}", path.display());
+        let differs = |why: String| Err(Error::mismatch("index", said(why)));
         let mut tensors: BTreeMap<String, Stored> = BTreeMap::new();
         let mut free_texts: Option<FreeTexts> = None;
         for file in index.files() {
             let file_path = dir.join(file);
             if !place::exists(&file_path)? {
-                return refused(format!("it names {file}, which is not in the folder"));
+                return Err(Error::refused(
+                    "index",
+                    said(format!("it names {file}, which is not in the folder")),
+                ));
             }
             let opened = header::open(&file_path)?;
             for (name, stored) in opened.tensors {
                 match index.file_of(&name) {
                     // It was taken from the file that the index names.
                     Some(first) if tensors.contains_key(&name) => {
-                        return refused(format!("tensor `{name}` is both in {first} and in {file}"));
+                        return differs(format!("tensor `{name}` is both in {first} and in {file}"));
                     }
                     Some(said) if said == file => {}
-                    Some(said) => return refused(format!("tensor `{name}` is in {file}, not in {said}")),
-                    None => return refused(format!("tensor `{name}` of {file} is not in the index")),
+                    Some(said) => return differs(format!("tensor `{name}` is in {file}, not in {said}")),
+                    None => return differs(format!("tensor `{name}` of {file} is not in the index")),
                 }
                 tensors.insert(name, stored);
             }
@@ -264,7 +268,7 @@ impl Checkpoint {
             }
         }
         if let Some((name, file)) = index.entries().find(|(name, _)| !tensors.contains_key(*name)) {
-            return refused(format!("tensor `{name}` is not in {file}"));
+            return differs(format!("tensor `{name}` is not in {file}"));
         }
         let tensors = tensors.into_iter().map(|(name, stored)| Tensor::whole(name, stored)).collect();
         Ok(Self {
@@ -318,7 +322,7 @@ impl Checkpoint {
                     "{}: tensor `{name}` is `{sharding}`, but files cannot hold partial values",
                     path.display()
                 );
-                return Err(Error::refused("manifest", message));
+                return Err(Error::malformed("manifest", message));
             }
             let Entry { shape, dtype, crc64nvme, path: keys, .. } = entry;
             let sums = match &crc64nvme {
@@ -348,7 +352,7 @@ impl Checkpoint {
                 counted(said.len(), "checksum", "checksums"),
                 counted(mesh.size(), "file", "files")
             );
-            return Err(Error::refused("manifest", message));
+            return Err(Error::malformed("manifest", message));
         }
         let mut headers = Vec::new();
         let mut free_texts = None;
@@ -362,14 +366,15 @@ impl Checkpoint {
             if !texts_known {
                 (free_texts, texts_known) = (opened.free_texts, true);
             }
-            take_shards(&mut tensors, opened.tensors, rank)
-                .map_err(|why| Error::refused("manifest", format!("{}: {why}", dir.join(&file).display())))?;
+            take_shards(&mut tensors, opened.tensors, rank).map_err(|why| {
+                Error::mismatch("manifest", format!("{}: {why}", dir.join(&file).display()))
+            })?;
         }
         let objects = Listed::open(dir, &manifest.objects)?;
         let names: HashSet<&str> = tensors.iter().map(|tensor| &tensor.name[..]).collect();
         if let Some(twice) = objects.iter().find(|one| names.contains(&one.name[..])) {
             let message = format!("{} lists `{}` as a tensor and as an object", path.display(), twice.name);
-            return Err(Error::refused("manifest", message));
+            return Err(Error::malformed("manifest", message));
         }
         let sums = has_checksums.then(|| Sums { manifest: path.to_owned(), manifest_is_right, headers });
         Ok(Self {
@@ -437,8 +442,9 @@ impl Tensor {
 
 /// Parses the checksums in a manifest's text.
 fn sums(text: &str) -> Result<Vec<u64>, Error> {
-    checksum::of_text(text)
-        .ok_or_else(|| Error::refused("manifest", "a checksum is not 16 hexadecimal digits (0 to 9, a to f)"))
+    checksum::of_text(text).ok_or_else(|| {
+        Error::malformed("manifest", "a checksum is not 16 hexadecimal digits (0 to 9, a to f)")
+    })
 }
 
 /// Gives every tensor its shard from one rank's file, if the file holds exactly the manifest's tensors.

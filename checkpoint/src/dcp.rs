@@ -61,8 +61,9 @@ enum What {
 
 /// Opens the folder of a `.metadata` file.
 pub(crate) fn open(dir: &Path, path: &Path) -> Result<Checkpoint, Error> {
-    let text = read_at_most(path, MOST_BYTES)
-        .map_err(|error| Error::refused("dcp", format!("{} cannot be read: {error}", path.display())))?;
+    let text = read_at_most(path, MOST_BYTES).map_err(|error| {
+        Error::unreadable_as("dcp", format!("{} cannot be read: {error}", path.display()))
+    })?;
     let metadata = Metadata::read(&text).map_err(|error| error.about(path.display()))?;
     let mut files: BTreeMap<&str, Vec<Wanted<'_>>> = BTreeMap::new();
     let mut chunks: Vec<Vec<Option<Bytes>>> = Vec::with_capacity(metadata.tensors.len());
@@ -116,7 +117,7 @@ pub(crate) fn open(dir: &Path, path: &Path) -> Result<Checkpoint, Error> {
                     "a chunk is {dtype} {shape:?}, but {METADATA_NAME} declares {} {len:?}",
                     tensor.dtype
                 );
-                return Err(about(Error::refused("dcp", why)));
+                return Err(about(Error::mismatch("dcp", why)));
             }
             let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
             found.0[*number][*chunk] = Some(stored.bytes);
@@ -194,14 +195,14 @@ pub(crate) fn of_chunks(
 ) -> Result<Tensor, Error> {
     if header::byte_len(dtype, shape).is_none() {
         let message = format!("{dtype} {shape:?} has more than 2^64 bytes, or ends in the middle of one");
-        return Err(Error::refused("chunks", message));
+        return Err(Error::malformed("chunks", message));
     }
     if !tiling::tiles(shape, chunks.iter().map(|(start, len, _)| (*start, *len)))? {
         let message = format!(
             "its {} chunks do not tile {shape:?}: some element is in none of them or in several",
             chunks.len()
         );
-        return Err(Error::refused("chunks", message));
+        return Err(Error::malformed("chunks", message));
     }
     let data = match <[Chunk<'_>; 1]>::try_from(chunks) {
         Ok([(_, _, bytes)]) => Data::Whole(bytes),
@@ -236,5 +237,5 @@ fn stays_inside(file: &str) -> Result<(), Error> {
         return Ok(());
     }
     let message = format!("a chunk refers to `{}`, which is not a file of this folder", file.shown());
-    Err(Error::refused("dcp", message))
+    Err(Error::malformed("dcp", message))
 }

@@ -42,7 +42,7 @@ impl Checkpoint {
     /// # Ok::<(), reshard_checkpoint::Error>(())
     /// ```
     pub fn filter<'a>(&self, patterns: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
-        let pattern = |text| Pattern::new(text).map_err(|why| Error::refused("pattern", why));
+        let pattern = |text| Pattern::new(text).map_err(|why| Error::malformed("pattern", why));
         let patterns = patterns.into_iter().map(pattern).collect::<Result<Vec<_>, _>>()?;
         let names = || {
             let tensors = self.tensors.iter().map(|tensor| &tensor.name);

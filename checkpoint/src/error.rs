@@ -51,6 +51,26 @@ impl Error {
         Self::new(ErrorClass::Refused, ErrorKind::Io, "input", message)
     }
 
+    /// Returns an error with this code for a file that cannot be read, found before any work was begun.
+    pub(crate) fn unreadable_as(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Refused, ErrorKind::Io, code, message)
+    }
+
+    /// Returns an error for a file or a text that does not follow its format.
+    pub(crate) fn malformed(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Refused, ErrorKind::Parse, code, message)
+    }
+
+    /// Returns an error for a valid input or request that is not implemented, or over a stated limit.
+    pub(crate) fn unsupported(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Refused, ErrorKind::Unsupported, code, message)
+    }
+
+    /// Returns an error for an input whose content differs from its checksum, definition or replica.
+    pub(crate) fn mismatch(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Refused, ErrorKind::Verification, code, message)
+    }
+
     /// Returns an error for a job that failed.
     pub(crate) fn failed(kind: ErrorKind, code: &'static str, message: impl Into<String>) -> Self {
         Self::new(ErrorClass::Failed, kind, code, message)

@@ -81,7 +81,7 @@ impl FromStr for Fusion {
     fn from_str(text: &str) -> Result<Self, Error> {
         let bad = |why: &str| {
             let said = text.shown();
-            Error::refused(
+            Error::malformed(
                 "fusion",
                 format!("`{said}` is not of the form `WHOLE = PART + PART on 0 by 1`: {why}"),
             )

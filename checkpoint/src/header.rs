@@ -44,7 +44,10 @@ pub(crate) struct Opened {
 pub(crate) fn open(path: &Path) -> Result<Opened, Error> {
     let input = Arc::new(Input::open(path)?);
     let bad = |error: SafeTensorError| {
-        Error::refused("safetensors", format!("{} is not a valid safetensors file: {error}", path.display()))
+        Error::malformed(
+            "safetensors",
+            format!("{} is not a valid safetensors file: {error}", path.display()),
+        )
     };
     let mut head = input.read(0, input.len().min(LENGTH as u64) as usize)?;
     let length = head.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
@@ -63,7 +66,7 @@ pub(crate) fn open(path: &Path) -> Result<Opened, Error> {
     drop(head);
     if let Some((name, _)) = tensors.iter().find(|(_, info)| info.shape.len() > MOST_DIMS) {
         let message = format!("it has more than {MOST_DIMS} dims, which is the limit");
-        return Err(Error::refused("safetensors", message).about_tensor(name).about(path.display()));
+        return Err(Error::unsupported("safetensors", message).about_tensor(name).about(path.display()));
     }
     let count = tensors.len();
     tensors.sort_by_key(|(_, info)| info.data_offsets);
@@ -85,7 +88,7 @@ pub(crate) fn open(path: &Path) -> Result<Opened, Error> {
     tensors.extend(metadata.tensors().into_iter().map(|(name, info)| (name, stored(info))));
     if tensors.len() != count {
         let message = format!("{} has two tensors of the same name", path.display());
-        return Err(Error::refused("safetensors", message));
+        return Err(Error::malformed("safetensors", message));
     }
     Ok(Opened { tensors, free_texts, checksum })
 }

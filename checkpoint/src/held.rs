@@ -129,7 +129,7 @@ impl<'a> Held<'a> {
                     if !is_same(from.shape(), same.key(), item_bytes, &mut reader, &whole)? {
                         let message =
                             format!("ranks {other} and {rank} should hold the same bytes, but do not");
-                        return Err(Error::refused("replicas", message));
+                        return Err(Error::mismatch("replicas", message));
                     }
                     at
                 }

@@ -59,10 +59,10 @@ pub(crate) fn is_file_name(name: &str) -> bool {
 impl Index {
     pub(crate) fn read(path: &Path) -> Result<Self, Error> {
         let text = read(path).map_err(|error| {
-            Error::refused("index", format!("{} cannot be read: {error}", path.display()))
+            Error::unreadable_as("index", format!("{} cannot be read: {error}", path.display()))
         })?;
         let index: Self = serde_json::from_slice(&text).map_err(|error| {
-            Error::refused("index", format!("{} is not an index: {error}", path.display()))
+            Error::malformed("index", format!("{} is not an index: {error}", path.display()))
         })?;
         for (tensor, file) in &index.weight_map {
             stays_inside(tensor, file).map_err(|error| error.about(path.display()))?;
@@ -105,5 +105,5 @@ fn stays_inside(tensor: &str, file: &str) -> Result<(), Error> {
     }
     let (tensor, file) = (tensor.shown(), file.shown());
     let message = format!("tensor `{tensor}` refers to `{file}`, which is not a file of this folder");
-    Err(Error::refused("index", message))
+    Err(Error::malformed("index", message))
 }

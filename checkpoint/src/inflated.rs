@@ -58,7 +58,7 @@ impl Inflated {
                 input.path().display(),
                 len = counted(len, "byte", "bytes")
             );
-            return Err(Error::refused("compressed", message));
+            return Err(Error::unsupported("compressed", message));
         }
         Ok(Self { input, start, packed: packed as usize, len: len as usize, last })
     }

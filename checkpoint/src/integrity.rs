@@ -121,7 +121,7 @@ impl Checkpoint {
     pub(crate) fn check_headers(&self) -> Result<(), Error> {
         match self.sums.as_ref().and_then(|sums| sums.problems().into_iter().next()) {
             None => Ok(()),
-            Some(problem) => Err(Error::refused(
+            Some(problem) => Err(Error::mismatch(
                 "checksum",
                 format!("{problem}; pass `--no-verify` to use the input anyway"),
             )),

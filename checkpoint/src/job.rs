@@ -335,6 +335,6 @@ impl Engine {
         let message = format!(
             "engine `{feature}` is not compiled in; rebuild with `--features {feature}`, or use `--engine threads`"
         );
-        Err(Error::refused("no_such_engine", message))
+        Err(Error::unsupported("no_such_engine", message))
     }
 }

@@ -112,8 +112,9 @@ impl Manifest {
 
     /// Reads the manifest and its mesh; the flag is `true` if its own checksum is right or not required.
     pub(crate) fn read(path: &Path) -> Result<(Self, Mesh, bool), Error> {
-        let bad = |why: String| Error::refused("manifest", format!("{} {why}", path.display()));
-        let text = read(path).map_err(|error| bad(format!("cannot be read: {error}")))?;
+        let text = read(path).map_err(|error| {
+            Error::unreadable_as("manifest", format!("{} cannot be read: {error}", path.display()))
+        })?;
         let (manifest, mesh) = Self::of(&text, path)?;
         let right = !manifest.has_checksums() || is_as_it_says(text);
         Ok((manifest, mesh, right))
@@ -121,18 +122,20 @@ impl Manifest {
 
     /// Parses a manifest's text and the mesh that it names; errors name the path.
     fn of(text: &[u8], path: &Path) -> Result<(Self, Mesh), Error> {
-        let bad = |why: String| Error::refused("manifest", format!("{} {why}", path.display()));
-        let manifest: Self =
-            serde_json::from_slice(text).map_err(|error| bad(format!("is not a manifest: {error}")))?;
+        let manifest: Self = serde_json::from_slice(text).map_err(|error| {
+            Error::malformed("manifest", format!("{} is not a manifest: {error}", path.display()))
+        })?;
         if manifest.format != FORMAT || manifest.version != VERSION {
             let (format, version) = (&manifest.format, manifest.version);
-            return Err(bad(format!(
-                "has format `{format}` version {version}, but this program reads `{FORMAT}` version {VERSION}"
-            )));
+            let message = format!(
+                "{} has format `{format}` version {version}, but this program reads `{FORMAT}` version {VERSION}",
+                path.display()
+            );
+            return Err(Error::unsupported("manifest", message));
         }
         let mesh: Mesh = manifest.mesh.parse().map_err(|error| Error::from(error).about(path.display()))?;
         if mesh.world_size() != manifest.world {
-            return Err(Error::refused(
+            return Err(Error::malformed(
                 "world",
                 format!(
                     "{} declares world {}, but its mesh `{mesh}` has {}",

@@ -78,32 +78,34 @@ pub(crate) fn arrays(zip: &Zip<'_>) -> Result<Option<Saved>, Error> {
 impl Header {
     /// Parses the header at the start of some bytes.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, Error> {
-        let short = || refused("it ends in the middle of its header");
+        let short = || malformed("it ends in the middle of its header");
         let rest = bytes
             .strip_prefix(MAGIC)
-            .ok_or_else(|| refused("it does not begin with the magic bytes of NumPy"))?;
+            .ok_or_else(|| malformed("it does not begin with the magic bytes of NumPy"))?;
         let (version, rest) = rest.split_at_checked(2).ok_or_else(short)?;
         let (len, rest) = match version[0] {
             1 => rest.split_first_chunk::<2>().map(|(len, rest)| (u32::from(u16::from_le_bytes(*len)), rest)),
             2 | 3 => rest.split_first_chunk::<4>().map(|(len, rest)| (u32::from_le_bytes(*len), rest)),
             other => {
-                return Err(refused(format!("its format version is {other}; versions 1 to 3 are supported")));
+                return Err(unsupported(format!(
+                    "its format version is {other}; versions 1 to 3 are supported"
+                )));
             }
         }
         .ok_or_else(short)?;
         let text = rest.get(..len as usize).ok_or_else(short)?;
-        let text = std::str::from_utf8(text).map_err(|_| refused("its header is not UTF-8"))?;
+        let text = std::str::from_utf8(text).map_err(|_| malformed("its header is not UTF-8"))?;
         let data = bytes.len() - rest.len() + text.len();
         let mut literal = Literal { rest: text };
         let header = literal.header(data).ok_or_else(|| {
-            refused(format!(
+            malformed(format!(
                 "its header `{}` is not a dict of descr, fortran_order and shape",
                 text.trim_end().chars().take(120).collect::<String>().shown()
             ))
         })?;
         if header.shape.len() > MOST_DIMS {
             let dims = header.shape.len();
-            return Err(refused(format!(
+            return Err(unsupported(format!(
                 "it has {dims}, and at most {MOST_DIMS} are supported",
                 dims = counted(dims, "dim", "dims")
             )));
@@ -134,7 +136,7 @@ impl Header {
         match order {
             "<" | "|" => Ok(Some(dtype)),
             ">" if dtype.bitsize() == 8 => Ok(Some(dtype)),
-            _ => Err(refused(format!(
+            _ => Err(unsupported(format!(
                 "its elements `{}` are big-endian; only little-endian ones are supported",
                 self.descr.shown()
             ))),
@@ -143,7 +145,7 @@ impl Header {
 
     fn no_tensor(&self) -> Error {
         let what = if self.descr.is_empty() { "records" } else { &self.descr };
-        refused(format!("its elements are `{}`, for which safetensors has no type", what.shown()))
+        unsupported(format!("its elements are `{}`, for which safetensors has no type", what.shown()))
     }
 
     /// Returns the array in the bytes that begin with this header.
@@ -151,7 +153,7 @@ impl Header {
         let len = byte_len(dtype, &self.shape);
         let held = bytes.len().saturating_sub(self.data);
         if len != Some(held) || bytes.len() < self.data {
-            return Err(refused(format!(
+            return Err(malformed(format!(
                 "an array of {dtype} {:?} needs {}, but {held} are stored",
                 self.shape,
                 counted(
@@ -261,6 +263,10 @@ impl<'a> Literal<'a> {
     }
 }
 
-fn refused(why: impl std::fmt::Display) -> Error {
-    Error::refused("numpy", format!("unsupported NumPy array: {why}"))
+fn malformed(why: impl std::fmt::Display) -> Error {
+    Error::malformed("numpy", format!("unsupported NumPy array: {why}"))
+}
+
+fn unsupported(why: impl std::fmt::Display) -> Error {
+    Error::unsupported("numpy", format!("unsupported NumPy array: {why}"))
 }

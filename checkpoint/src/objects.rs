@@ -262,7 +262,7 @@ pub(crate) fn check_total(file: &Input, lens: impl Iterator<Item = u64>) -> Resu
         file.path().display(),
         counted(file.len(), "byte", "bytes")
     );
-    Err(Error::refused("objects", message))
+    Err(Error::malformed("objects", message))
 }
 
 fn check_sum(object: &Object, found: u64) -> Result<(), Error> {
@@ -273,7 +273,7 @@ fn check_sum(object: &Object, found: u64) -> Result<(), Error> {
                 "`{}`: checksum mismatch: computed {found:016x}, the manifest has {said:016x}; pass `--no-verify` to use it anyway",
                 object.name.shown()
             );
-            Err(Error::refused("checksum", message))
+            Err(Error::mismatch("checksum", message))
         }
     }
 }
@@ -373,7 +373,7 @@ impl Listed {
         for one in listed {
             let bad = |why: &str| {
                 let about = format!("{}: `{}`", path.display(), one.name.shown());
-                Error::refused("manifest", why).about(about)
+                Error::malformed("manifest", why).about(about)
             };
             if !names.insert(&one.name[..]) {
                 return Err(bad("it is listed twice"));

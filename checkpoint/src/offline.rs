@@ -49,7 +49,7 @@ use super::spec::PlacementSpec;
 use super::spread::{spread, threads};
 use super::staging;
 use super::wish::Wish;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorClass, ErrorKind};
 use feed::{Feed, Finished, Work};
 use files::Files;
 use journal::Done;
@@ -139,8 +139,10 @@ pub(crate) fn reshard(
     }
     let (report, resumed) = write(checkpoint, wish, &moves, asked, asked.resume, start, observer);
     let report = match report {
-        // The resumed data failed verification: start from scratch.
-        Err(error) if resumed && error.kind() == ErrorKind::Verification => {
+        // The resumed data failed verification: start from scratch. An input that fails it is refused.
+        Err(error)
+            if resumed && (error.kind(), error.class()) == (ErrorKind::Verification, ErrorClass::Failed) =>
+        {
             write(checkpoint, wish, &moves, asked, false, start, observer).0
         }
         report => report,
@@ -237,7 +239,7 @@ fn check_ranks(mesh: &Mesh, asked: Asked<'_>) -> Result<(), Error> {
         "the mesh `{mesh}` has {}, but files are written for at most {MOST_RANKS}",
         counted(mesh.size(), "rank", "ranks")
     );
-    Err(Error::refused("too_many_ranks", message))
+    Err(Error::unsupported("too_many_ranks", message))
 }
 
 /// The checksums of the bytes written for one tensor.

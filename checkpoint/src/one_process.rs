@@ -93,7 +93,7 @@ impl Exchange for AllRanks {
         if world > MOST_RANKS {
             let message =
                 format!("the highest rank is {}, but one process runs at most {MOST_RANKS} ranks", world - 1);
-            return Err(Error::refused("too_many_ranks", message));
+            return Err(Error::unsupported("too_many_ranks", message));
         }
         for tensor in moves {
             if let Entry::Vacant(slot) = self.plans.entry(way(tensor)) {

@@ -25,7 +25,7 @@ impl<'a> Peek<'a> {
                 input.path().display(),
                 counted(input.len(), "byte", "bytes")
             );
-            return Err(Error::refused("input", message));
+            return Err(Error::malformed("input", message));
         }
         Ok(Self { input, file, start, len })
     }

@@ -111,7 +111,7 @@ impl Tensor {
                 counted(sums.len(), "checksum", "checksums"),
                 counted(placed.regions.len(), "shard", "shards")
             );
-            return Err(Error::refused("manifest", message));
+            return Err(Error::malformed("manifest", message));
         }
         Ok(Source { placed, files, item_bytes, cast })
     }

@@ -185,7 +185,7 @@ fn living(tensor: &Tensor, mesh: &Mesh, dead: &[usize], known: &mut Known) -> Re
             counted(sums.len(), "checksum", "checksums"),
             counted(placed.regions.len(), "shard", "shards")
         );
-        return Err(Error::refused("manifest", message));
+        return Err(Error::malformed("manifest", message));
     }
     let ranks: Vec<usize> = mesh.ranks().collect();
     // The files of the surviving ranks, by rank position.

@@ -41,7 +41,7 @@ impl FromStr for Rename {
     fn from_str(text: &str) -> Result<Self, Error> {
         let bad = |why: &str| {
             let said = text.shown();
-            Error::refused("rename", format!("`{said}` is not of the form s/EXPRESSION/NEW/: {why}"))
+            Error::malformed("rename", format!("`{said}` is not of the form s/EXPRESSION/NEW/: {why}"))
         };
         let rest = text.strip_prefix('s').ok_or_else(|| bad("it does not begin with s"))?;
         let slash = rest.chars().next().filter(|c| !c.is_alphanumeric() && *c != '\\' && !c.is_whitespace());

@@ -65,7 +65,7 @@ fn differ(tensor: &Move<'_>, source: &Source<'_>, places: [usize; 2]) -> Error {
         }
     };
     let message = format!("{both} should hold the same bytes, but do not");
-    Error::refused("replicas", message)
+    Error::mismatch("replicas", message)
 }
 
 /// Assembles a block; calls `seen` for each region.

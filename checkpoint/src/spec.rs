@@ -50,7 +50,7 @@ impl Eq for Rule {}
 
 impl Rule {
     fn new(pattern: &str, placements: &str) -> Result<Self, Error> {
-        let pattern = Pattern::new(pattern).map_err(|why| Error::refused("spec", why))?;
+        let pattern = Pattern::new(pattern).map_err(|why| Error::malformed("spec", why))?;
         Ok(Self { pattern, placements: placements.to_owned() })
     }
 }
@@ -83,7 +83,7 @@ impl PlacementSpec {
     /// Reads the rules of a file.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = read_text(path).map_err(|error| {
-            Error::refused("spec", format!("the spec {} cannot be read: {error}", path.display()))
+            Error::unreadable_as("spec", format!("the spec {} cannot be read: {error}", path.display()))
         })?;
         text.parse::<Self>().map_err(|error| error.about(format!("the spec {}", path.display())))
     }
@@ -132,7 +132,7 @@ impl FromStr for PlacementSpec {
         let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
             let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
             let reason = error.message().lines().next().unwrap_or_default().to_owned();
-            Error::refused("spec", format!("line {line} is not TOML: {reason}"))
+            Error::malformed("spec", format!("line {line} is not TOML: {reason}"))
         })?;
         let mut rules = Vec::new();
         for (pattern, value) in table {
@@ -141,7 +141,7 @@ impl FromStr for PlacementSpec {
                     "the pattern `{pattern}` needs placements as a string, not as {}",
                     value.type_str()
                 );
-                return Err(Error::refused("spec", message));
+                return Err(Error::malformed("spec", message));
             };
             rules.push(Rule::new(&pattern, &placements)?);
         }

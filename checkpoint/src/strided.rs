@@ -61,12 +61,12 @@ pub(crate) fn strided(
     shape: &[usize],
     strides: &[usize],
 ) -> Result<Bytes, Error> {
-    let refused = |why: String| Err(Error::refused("strides", why));
+    let malformed = |why: String| Err(Error::malformed("strides", why));
     if shape.len() != strides.len() {
-        return refused(format!("shape {shape:?} and strides {strides:?} have different numbers of dims"));
+        return malformed(format!("shape {shape:?} and strides {strides:?} have different numbers of dims"));
     }
     let numel = shape.iter().try_fold(1_usize, |numel, extent| numel.checked_mul(*extent));
-    let too_large = || Error::refused("strides", format!("shape {shape:?} has more than 2^64 elements"));
+    let too_large = || Error::malformed("strides", format!("shape {shape:?} has more than 2^64 elements"));
     let numel = numel.filter(|numel| numel.checked_mul(item).is_some()).ok_or_else(too_large)?;
     if numel == 0 {
         return Ok(stored.part(0, 0));
@@ -77,15 +77,16 @@ pub(crate) fn strided(
         .zip(strides)
         .try_fold(first, |last, (extent, stride)| last.checked_add((extent - 1).checked_mul(*stride)?));
     if last.is_none_or(|last| last >= held) {
-        return refused(format!(
+        return malformed(format!(
             "shape {shape:?} with strides {strides:?} from element {first} on goes past the {held} stored elements"
         ));
     }
     if numel > held {
-        return refused(format!(
+        let message = format!(
             "shape {shape:?} has {numel}, but only {held} are stored: it was expanded; save it as `.contiguous()`",
             numel = counted(numel, "element", "elements")
-        ));
+        );
+        return Err(Error::unsupported("strides", message));
     }
     let mut next = 1;
     let mut row_major = true;
@@ -120,7 +121,7 @@ pub(crate) fn indices(
             strides = inner.dims.iter().map(|dim| dim.stride).collect();
             strided(inner.stored.clone(), item, inner.first + start * strides[dim], &shape, &strides)
         }
-        Bytes::Strided(_) => Err(Error::refused(
+        Bytes::Strided(_) => Err(Error::unsupported(
             "strides",
             "it is stored in a different order, in units other than those by which it is split",
         )),

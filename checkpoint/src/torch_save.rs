@@ -74,12 +74,12 @@ pub(crate) fn saved(zip: &Zip<'_>, folder: &str) -> Result<Saved, Error> {
 /// Reads the one tensor of an archive that is a part of a file.
 pub(crate) fn only_tensor(archive: Peek<'_>, room: &mut [u8]) -> Result<(Stored, Archive), Error> {
     let zip = Zip::open(archive, room)?;
-    let no_archive = || Error::refused("torch", "it was not written by `torch.save`");
+    let no_archive = || Error::malformed("torch", "it was not written by `torch.save`");
     let folder = folder(&zip).ok_or_else(no_archive)?;
     let bytes = pickle_of(&zip, &folder)?;
     let pickle = Pickle::read(&bytes)?;
     let tensor = Reader { zip: &zip, folder: &folder, pickle: &pickle }.tensor(pickle.root())?;
-    let tensor = tensor.ok_or_else(|| Error::refused("torch", "it is not a tensor"))?;
+    let tensor = tensor.ok_or_else(|| Error::malformed("torch", "it is not a tensor"))?;
     Ok((tensor, Archive::of(&zip)))
 }
 
@@ -92,13 +92,13 @@ fn pickle_of(zip: &Zip<'_>, folder: &str) -> Result<Vec<u8>, Error> {
                 "`{name}` has {}, and at most {MOST_BYTES} are read",
                 counted(entry.len(), "byte", "bytes")
             );
-            return Err(Error::refused("torch", message));
+            return Err(Error::unsupported("torch", message));
         }
         entry.read()
     };
     let order = format!("{folder}/byteorder");
     if zip.names().any(|name| name == order) && small(&order)? != b"little" {
-        return Err(Error::refused(
+        return Err(Error::unsupported(
             "torch",
             "its numbers are big-endian; only little-endian ones are supported",
         ));
@@ -117,7 +117,7 @@ impl Reader<'_> {
     fn collect(&self, at: Id, name: &str, depth: usize, saved: &mut Saved) -> Result<(), Error> {
         if depth > DEEPEST {
             let message = format!("dicts are nested deeper than {DEEPEST} at `{name}`");
-            return Err(Error::refused("torch", message));
+            return Err(Error::unsupported("torch", message));
         }
         let mut children = Vec::new();
         if let Some(entries) = self.pickle.entries(at)? {
@@ -154,7 +154,7 @@ impl Reader<'_> {
                     "two tensors are named `{}`, by keys with dots or by an integer and a string; save them under other keys",
                     name.shown()
                 );
-                return Err(Error::refused("torch", message));
+                return Err(Error::unsupported("torch", message));
             }
             saved.tensors.insert(name, tensor);
         }
@@ -167,7 +167,7 @@ impl Reader<'_> {
             // A parameter stands for the tensor from which it was made.
             Some((Global::RebuildParameter | Global::RebuildParameterWithState, args)) => {
                 let inner = args.first().map(|inner| self.pickle.call(*inner)).transpose()?.flatten();
-                inner.ok_or_else(|| refused("a parameter has no tensor"))?
+                inner.ok_or_else(|| malformed("a parameter has no tensor"))?
             }
             Some(call) => call,
             None => return Ok(None),
@@ -180,13 +180,13 @@ impl Reader<'_> {
                 (storage, offset, size, stride, Some(*dtype), rest.first())
             }
             (Global::RebuildTensor | Global::RebuildTensorOfType, _) => {
-                return Err(refused("a tensor has too few arguments"));
+                return Err(malformed("a tensor has too few arguments"));
             }
             _ => return Ok(None),
         };
         for metadata in metadata.into_iter().filter(|metadata| !self.pickle.is_none(**metadata)) {
             if self.pickle.entries(*metadata)?.is_none_or(|entries| !entries.is_empty()) {
-                return Err(refused(
+                return Err(unsupported(
                     "the tensor is a conjugated or negated view; save it as `.resolve_conj().resolve_neg()`",
                 ));
             }
@@ -201,18 +201,18 @@ impl Reader<'_> {
 
     /// Returns the bytes of a storage, and the dtype of its elements.
     fn storage(&self, id: Id, dtype: Option<Id>) -> Result<(Dtype, super::bytes::Bytes), Error> {
-        let key = self.pickle.persistent(id).ok_or_else(|| refused("a tensor has no storage"))?;
+        let key = self.pickle.persistent(id).ok_or_else(|| malformed("a tensor has no storage"))?;
         let [kind, class, key, _, numel] = *self.pickle.tuple(key, "a storage")? else {
-            return Err(refused("a storage has an unknown form"));
+            return Err(malformed("a storage has an unknown form"));
         };
         if self.pickle.text(kind, "the kind of a storage")? != "storage" {
-            return Err(refused("a persistent value is not a storage"));
+            return Err(malformed("a persistent value is not a storage"));
         }
         let dtype = dtype.map(|dtype| self.pickle.global(dtype));
         let (element, unit) = match (self.pickle.global(class), dtype) {
             (Some(Global::Storage(element)), None) => (element, None),
             (Some(Global::UntypedStorage), Some(Some(Global::Dtype(element)))) => (element, Some(1)),
-            _ => return Err(refused("a storage has an unknown class")),
+            _ => return Err(malformed("a storage has an unknown class")),
         };
         let dtype = known(element)?;
         let unit = unit.unwrap_or(dtype.bitsize() / 8);
@@ -220,7 +220,7 @@ impl Reader<'_> {
         let key = self.pickle.text(key, "the key of a storage")?;
         let entry = self.zip.get(&format!("{}/data/{key}", self.folder))?;
         let len = len.filter(|len| *len as u64 <= entry.len()).ok_or_else(|| {
-            refused(&format!("storage {} is shorter than its declared length", key.shown()))
+            malformed(&format!("storage {} is shorter than its declared length", key.shown()))
         })?;
         Ok((dtype, self.zip.bytes(entry)?.part(0, len)))
     }
@@ -236,7 +236,7 @@ pub(crate) fn known(element: Element) -> Result<Dtype, Error> {
     match element {
         Element::Known(dtype) => Ok(dtype),
         Element::Lacking(name) => {
-            Err(refused(&format!("its elements are {name}, for which safetensors has no type")))
+            Err(unsupported(&format!("its elements are {name}, for which safetensors has no type")))
         }
     }
 }
@@ -248,9 +248,9 @@ pub(crate) fn sizes(pickle: &Pickle<'_>, id: Id, what: &str) -> Result<Vec<usize
         Some(_) | None => id,
     };
     let parts = pickle.parts(id)?;
-    let parts = parts.ok_or_else(|| refused(&format!("{what} is not a tuple of integers")))?;
+    let parts = parts.ok_or_else(|| malformed(&format!("{what} is not a tuple of integers")))?;
     if parts.len() > header::MOST_DIMS {
-        return Err(refused(&format!(
+        return Err(unsupported(&format!(
             "{what} has {}, and at most {} are read",
             counted(parts.len(), "dim", "dims"),
             header::MOST_DIMS
@@ -259,6 +259,10 @@ pub(crate) fn sizes(pickle: &Pickle<'_>, id: Id, what: &str) -> Result<Vec<usize
     parts.iter().map(|part| Ok(pickle.size(*part, what)? as usize)).collect()
 }
 
-fn refused(why: &str) -> Error {
-    Error::refused("torch", why)
+fn malformed(why: &str) -> Error {
+    Error::malformed("torch", why)
+}
+
+fn unsupported(why: &str) -> Error {
+    Error::unsupported("torch", why)
 }

@@ -144,7 +144,7 @@ impl CheckpointWriter {
                 "the mesh `{mesh}` has {}, but at most {MOST_RANKS} can write",
                 counted(mesh.size(), "rank", "ranks")
             );
-            return Err(Error::refused("too_many_ranks", message));
+            return Err(Error::unsupported("too_many_ranks", message));
         }
         let mut entries = BTreeMap::new();
         for (name, dtype, sharding) in tensors {
@@ -174,14 +174,14 @@ impl CheckpointWriter {
 
     /// Joins the checkpoint that another process has begun in the directory `out`, by its token.
     pub fn join(out: &Path, token: &str) -> Result<Self, Error> {
-        let refused = |why: &str| {
+        let said = |why: &str| {
             let said = token.shown();
-            let message = format!("no process is saving to {} with the token `{said}`: {why}", out.display());
-            Error::refused("token", message)
+            format!("no process is saving to {} with the token `{said}`: {why}", out.display())
         };
-        let (number, nonce) =
-            token.split_once('-').ok_or_else(|| refused("a token has the form 0-89abcdef"))?;
-        let number = number.parse().map_err(|_| refused("a token has the form 0-89abcdef"))?;
+        let refused = |why: &str| Error::refused("token", said(why));
+        let malformed = || Error::malformed("token", said("a token has the form 0-89abcdef"));
+        let (number, nonce) = token.split_once('-').ok_or_else(malformed)?;
+        let number = number.parse().map_err(|_| malformed())?;
         let staging =
             Staging::joined(out, number)?.ok_or_else(|| refused("it has ended or was abandoned"))?;
         let found = read_text(&staging.hidden().join("token")).unwrap_or_default();
@@ -427,7 +427,7 @@ impl CheckpointWriter {
                 if let Some(other) = holders.iter().find(|place| of_rank[**place].1[number] != sum) {
                     let other = of_rank[*other].0;
                     let message = format!("ranks {first} and {other} should hold the same bytes, but do not");
-                    return Err(Error::refused("replicas", message).about_tensor(&tensor.name));
+                    return Err(Error::mismatch("replicas", message).about_tensor(&tensor.name));
                 }
                 sums.push(sum);
             }
@@ -505,10 +505,11 @@ impl Drop for RankWriter<'_> {
 
 /// Returns the plan's entry of a tensor.
 fn entry(mesh: &Mesh, dtype: &str, sharding: &Sharding) -> Result<Entry, Error> {
-    let named: DType =
-        dtype.parse().map_err(|error: reshard_kernels::Error| Error::refused("dtype", error.to_string()))?;
+    let named: DType = dtype
+        .parse()
+        .map_err(|error: reshard_kernels::Error| Error::malformed("dtype", error.to_string()))?;
     let dtype = serde_json::from_value::<Dtype>(named.name().to_uppercase().into());
-    let dtype = dtype.map_err(|_| Error::refused("dtype", format!("safetensors has no type {named}")))?;
+    let dtype = dtype.map_err(|_| Error::unsupported("dtype", format!("safetensors has no type {named}")))?;
     if sharding.mesh() != mesh {
         let message =
             format!("`{sharding}` is on the mesh `{}`, but the checkpoint is on `{mesh}`", sharding.mesh());

@@ -45,10 +45,9 @@ pub(crate) fn room() -> Vec<u8> {
 
 impl<'a> Zip<'a> {
     pub(crate) fn open(archive: Peek<'a>, room: &mut [u8]) -> Result<Self, Error> {
-        let bad = |why: String| {
-            let message = format!("{} is not a valid zip archive: {why}", archive.input.path().display());
-            Error::refused("zip", message)
-        };
+        let said =
+            |why: String| format!("{} is not a valid zip archive: {why}", archive.input.path().display());
+        let bad = |why: String| Error::malformed("zip", said(why));
         let failed = |error: rawzip::Error| {
             if let ErrorKind::IO(error) = error.kind() {
                 archive.input.failed(error)
@@ -62,7 +61,10 @@ impl<'a> Zip<'a> {
         let mut entries = zip.entries(room);
         while let Some(entry) = entries.next_entry().map_err(failed)? {
             if found.len() == MOST_ENTRIES {
-                return Err(bad(format!("it has more than {MOST_ENTRIES} entries")));
+                return Err(Error::unsupported(
+                    "zip",
+                    said(format!("it has more than {MOST_ENTRIES} entries")),
+                ));
             }
             let name = std::str::from_utf8(entry.file_path().as_bytes());
             let name = name.map_err(|_| bad("the name of an entry is not UTF-8".to_owned()))?.to_owned();
@@ -116,7 +118,7 @@ impl<'a> Zip<'a> {
                 self.archive.input.path().display(),
                 name.chars().take(200).collect::<String>().shown()
             );
-            Error::refused("zip", message)
+            Error::malformed("zip", message)
         })
     }
 
@@ -183,6 +185,6 @@ impl<'a> Entry<'a> {
             CompressionMethod::ZSTD | CompressionMethod::ZSTD_DEPRECATED => "Zstandard".to_owned(),
             other => format!("method {other}"),
         };
-        Error::refused("compressed", format!("an entry is compressed by {method}; {what}"))
+        Error::unsupported("compressed", format!("an entry is compressed by {method}; {what}"))
     }
 }

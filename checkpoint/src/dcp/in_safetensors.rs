@@ -125,25 +125,28 @@ pub(crate) fn open(dir: &Path, files: &[String]) -> Result<Checkpoint, Error> {
         let opened = header::open(&path)?;
         let mut offsets = offsets(&opened, &path)?;
         for (name, Stored { dtype, shape, bytes }) in opened.tensors {
-            let refused = |why: String| Error::refused("dcp", why).about_tensor(&name).about(path.display());
+            let about = |error: Error| error.about_tensor(&name).about(path.display());
             let start = offsets.remove(&name).map(|saved| saved.saved_offsets);
             let start = start.unwrap_or_else(|| vec![0; shape.len()]);
             let ends: Option<Vec<usize>> =
                 start.iter().zip(&shape).map(|(start, len)| start.checked_add(*len)).collect();
             let ends = ends.filter(|ends| ends.len() == shape.len() && start.len() == shape.len());
-            let ends = ends.ok_or_else(|| refused(format!("a chunk of {shape:?} cannot be at {start:?}")))?;
+            let ends = ends.ok_or_else(|| {
+                about(Error::malformed("dcp", format!("a chunk of {shape:?} cannot be at {start:?}")))
+            })?;
             let whole = tensors.entry(name.clone()).or_insert_with(|| Collected {
                 dtype,
                 shape: vec![0; shape.len()],
                 chunks: Vec::new(),
             });
             if whole.dtype != dtype || whole.shape.len() != shape.len() {
-                return Err(refused(format!(
+                let why = format!(
                     "it is {dtype} with {}, but {} with {} in another file",
                     counted(shape.len(), "dim", "dims"),
                     whole.dtype,
                     whole.shape.len()
-                )));
+                );
+                return Err(about(Error::mismatch("dcp", why)));
             }
             for (extent, end) in whole.shape.iter_mut().zip(ends) {
                 *extent = end.max(*extent);
@@ -182,7 +185,7 @@ fn offsets(file: &Opened, path: &Path) -> Result<BTreeMap<String, Saved>, Error>
         return Ok(BTreeMap::new());
     };
     unique::map(&mut serde_json::Deserializer::from_str(text)).map_err(|error| {
-        Error::refused(
+        Error::malformed(
             "dcp",
             format!("{}: cannot parse the chunk offsets in its {INFO}: {error}", path.display()),
         )

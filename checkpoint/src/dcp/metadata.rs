@@ -72,7 +72,7 @@ impl<'a> Metadata<'a> {
             let name = pickle.text(*name, "a name in state_dict_metadata")?;
             if pickle.is(*said, Global::BytesStorageMetadata) {
                 let place = places.get(name).copied().ok_or_else(|| {
-                    refused(format!("`{}` is not a tensor, and its bytes are in no file", name.shown()))
+                    malformed(format!("`{}` is not a tensor, and its bytes are in no file", name.shown()))
                 })?;
                 objects.insert(name, place);
                 tensors.remove(name);
@@ -89,7 +89,7 @@ impl<'a> Metadata<'a> {
     /// Returns the location of the chunk of a tensor that starts at `start`.
     pub(super) fn item(&self, name: &'a str, start: &[usize]) -> Result<Item<'a>, Error> {
         let item = self.items.get(&(name, start.to_vec())).copied();
-        item.ok_or_else(|| refused(format!("its chunk at {start:?} is in no file")))
+        item.ok_or_else(|| malformed(format!("its chunk at {start:?} is in no file")))
     }
 }
 
@@ -101,7 +101,7 @@ impl<'a> Item<'a> {
             && pickle.parts(transforms)?.is_none_or(|parts| !parts.is_empty())
         {
             let why = "its bytes were compressed or encrypted when they were written, which is not supported";
-            return Err(refused(why.to_owned()));
+            return Err(Error::unsupported("dcp", why));
         }
         Ok(Self {
             file: pickle.text(pickle.needed(state, "relative_path")?, "the file of a chunk")?,
@@ -119,12 +119,12 @@ impl Tensor {
         let dtype =
             pickle.tuple(properties, "its properties")?.first().and_then(|dtype| pickle.global(*dtype));
         let Some(Global::Dtype(element)) = dtype else {
-            return Err(refused("its properties do not begin with a dtype".to_owned()));
+            return Err(malformed("its properties do not begin with a dtype".to_owned()));
         };
         let dtype = known(element)?;
         let shape = sizes(pickle, pickle.needed(state, "size")?, "its size")?;
         let said = pickle.needed(state, "chunks")?;
-        let said = pickle.parts(said)?.ok_or_else(|| refused("its chunks are not a list".to_owned()))?;
+        let said = pickle.parts(said)?.ok_or_else(|| malformed("its chunks are not a list".to_owned()))?;
         let (mut chunks, mut seen) = (Vec::new(), HashSet::new());
         for chunk in said {
             let chunk = pickle.state(*chunk, Global::ChunkStorageMetadata, "a chunk")?;
@@ -137,7 +137,7 @@ impl Tensor {
                 || len.len() != shape.len()
                 || !start.iter().zip(&len).zip(&shape).all(within)
             {
-                return Err(refused(format!("a chunk of {len:?} at {start:?} is not within {shape:?}")));
+                return Err(malformed(format!("a chunk of {len:?} at {start:?} is not within {shape:?}")));
             }
             if !len.contains(&0) && seen.insert((start.clone(), len.clone())) {
                 chunks.push((start, len));
@@ -184,9 +184,9 @@ pub(super) fn writer(text: &[u8]) -> Result<Option<String>, Error> {
 
 /// Returns the entries of a value that must be a dict.
 fn entries<'p>(pickle: &'p Pickle<'_>, id: Id, what: &str) -> Result<&'p [(Id, Id)], Error> {
-    pickle.entries(id)?.ok_or_else(|| refused(format!("{what} is not a dict")))
+    pickle.entries(id)?.ok_or_else(|| malformed(format!("{what} is not a dict")))
 }
 
-fn refused(why: String) -> Error {
-    Error::refused("dcp", why)
+fn malformed(why: String) -> Error {
+    Error::malformed("dcp", why)
 }

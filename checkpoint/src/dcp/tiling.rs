@@ -39,7 +39,7 @@ pub(crate) fn tiles<'a>(
     let corners = 1_u64.checked_shl(cut.len() as u32).and_then(|corners| corners.checked_mul(count));
     if cut.len() > 32 || corners.is_none_or(|corners| corners > MOST_CORNERS) {
         let message = format!("{count} chunks that split {} dims are too many to check", cut.len());
-        return Err(Error::refused("chunks", message));
+        return Err(Error::unsupported("chunks", message));
     }
     let mut sums: HashMap<Box<[usize]>, i64> = HashMap::new();
     let mut add = |start: &dyn Fn(usize) -> usize, end: &dyn Fn(usize) -> usize, sign: i64| {

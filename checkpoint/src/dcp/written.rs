@@ -48,11 +48,11 @@ pub(crate) struct Chunk {
 
 /// Rejects a type that PyTorch lacks, or that its reader of safetensors files does not know.
 pub(crate) fn check(dtype: Dtype, in_safetensors: bool) -> Result<(), Error> {
-    let refused = |why: &str| Err(Error::refused("dcp", format!("its elements are {dtype}, {why}")));
+    let unsupported = |why: &str| Err(Error::unsupported("dcp", format!("its elements are {dtype}, {why}")));
     match names(dtype) {
-        None => refused("for which PyTorch has no type"),
+        None => unsupported("for which PyTorch has no type"),
         Some(_) if in_safetensors && dtype == Dtype::F8_E8M0 => {
-            refused("which PyTorch does not read from safetensors files; use `--format dcp`")
+            unsupported("which PyTorch does not read from safetensors files; use `--format dcp`")
         }
         Some(_) => Ok(()),
     }
@@ -73,7 +73,7 @@ pub(crate) fn chunks(placed: &Placed, shape: &[usize], number: usize) -> Result<
             let message = format!(
                 "its shards consist of more than {MOST_CHUNKS} boxes, each of which would be a chunk; choose longer blocks"
             );
-            return Err(Error::refused("chunks", message));
+            return Err(Error::unsupported("chunks", message));
         }
         let place = holders[number % holders.len()];
         boxes(region, &mut Vec::new(), &mut |region| {

@@ -240,7 +240,7 @@ impl Work<'_> {
                 let message = format!(
                     "checksum mismatch in {file}: computed {found:016x}, the manifest has {said:016x}; pass `--no-verify` to use it anyway"
                 );
-                return Err(Error::refused("checksum", message));
+                return Err(Error::mismatch("checksum", message));
             }
         }
         self.finish(finished)

@@ -76,7 +76,7 @@ impl Parcels {
                 "{total} would be written, one for each box of a shard, but {MOST_FILES} is the limit; choose longer blocks",
                 total = counted(total, "file", "files")
             );
-            return Err(Error::refused("chunks", message));
+            return Err(Error::unsupported("chunks", message));
         }
         let most = boxes.iter().copied().max().unwrap_or(0);
         let (mut files, mut first) = (Vec::with_capacity(total), Vec::with_capacity(ranks.len()));
@@ -120,7 +120,7 @@ impl Parcels {
                 "there would be {count} files of at most {most}, but {MOST_FILES} is the limit; allow larger files",
                 most = counted(most, "byte", "bytes")
             );
-            return Err(Error::refused("files", message));
+            return Err(Error::unsupported("files", message));
         }
         let named =
             |number: usize| Parcel { texts: texts.cloned(), ..Parcel::new(index::file_name(number, count)) };

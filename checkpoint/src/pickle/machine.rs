@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::globals;
-use super::tree::{Id, Node, Pickle, Tree, refused};
+use super::tree::{Id, Node, Pickle, Tree, malformed, unsupported};
 use crate::error::Error;
 use crate::shown::Shown;
 
@@ -51,7 +51,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Pickle<'_>, Error> {
 /// Reads a pickle within a memory budget.
 pub(super) fn read_within(bytes: &[u8], budget: usize) -> Result<Pickle<'_>, Error> {
     if u32::try_from(bytes.len()).is_err() {
-        return Err(refused(format!(
+        return Err(unsupported(format!(
             "it has {}, and at most 2^32 are supported",
             counted(bytes.len(), "byte", "bytes")
         )));
@@ -81,7 +81,7 @@ impl Machine<'_> {
             0x80 => {
                 let protocol = self.byte()?;
                 if protocol > 5 {
-                    return Err(refused(format!(
+                    return Err(unsupported(format!(
                         "it has protocol {protocol}; protocols 0 to 5 are supported"
                     )));
                 }
@@ -154,7 +154,9 @@ impl Machine<'_> {
             b'V' => {
                 let line = self.line()?;
                 if self.bytes[line.clone()].contains(&b'\\') {
-                    return Err(refused("a string of protocol 0 with escapes is not supported".to_owned()));
+                    return Err(unsupported(
+                        "a string of protocol 0 with escapes is not supported".to_owned(),
+                    ));
                 }
                 self.make(text(&line))?;
             }
@@ -207,7 +209,7 @@ impl Machine<'_> {
             0x90 => {
                 self.popped_to_mark()?;
                 if !matches!(self.node(self.top()?), Node::Set) {
-                    return Err(refused("values are added to something that is not a set".to_owned()));
+                    return Err(malformed("values are added to something that is not a set".to_owned()));
                 }
             }
             0x91 => {
@@ -222,7 +224,7 @@ impl Machine<'_> {
             0x93 => {
                 let [module, name] = self.popped_array::<2>()?;
                 let (Some(module), Some(name)) = (self.range(module), self.range(name)) else {
-                    return Err(refused("a name is not a string".to_owned()));
+                    return Err(malformed("a name is not a string".to_owned()));
                 };
                 self.global(&module, &name)?;
             }
@@ -235,7 +237,9 @@ impl Machine<'_> {
                 let entries =
                     if let Node::Dict(dict) = self.node(named) { Some(*dict as usize) } else { None };
                 if entries.and_then(|dict| self.tree.dicts.get(dict)).is_none_or(|dict| !dict.is_empty()) {
-                    return Err(refused("an object made with keyword arguments is not supported".to_owned()));
+                    return Err(unsupported(
+                        "an object made with keyword arguments is not supported".to_owned(),
+                    ));
                 }
                 self.call(callee, args)?;
             }
@@ -243,7 +247,9 @@ impl Machine<'_> {
                 let state = self.pop()?;
                 let top = self.top()?;
                 let Some(Node::Made { state: kept, .. }) = self.tree.nodes.get_mut(top.0 as usize) else {
-                    return Err(refused("attributes are set on something that is not an object".to_owned()));
+                    return Err(malformed(
+                        "attributes are set on something that is not an object".to_owned(),
+                    ));
                 };
                 *kept = state;
             }
@@ -278,9 +284,9 @@ impl Machine<'_> {
                 self.recall(index)?;
             }
             b'i' | b'o' | b'P' | 0x82..=0x84 | 0x97 | 0x98 => {
-                return Err(refused(format!("the pickle instruction {op:#04x} is not supported")));
+                return Err(unsupported(format!("the pickle instruction {op:#04x} is not supported")));
             }
-            _ => return Err(refused(format!("{op:#04x} is not a pickle instruction"))),
+            _ => return Err(malformed(format!("{op:#04x} is not a pickle instruction"))),
         }
         Ok(None)
     }
@@ -288,7 +294,7 @@ impl Machine<'_> {
     fn take(&mut self, len: usize) -> Result<Range<usize>, Error> {
         let end = self.at.checked_add(len).filter(|end| *end <= self.bytes.len());
         let end = end.ok_or_else(|| {
-            refused(format!("it ends at byte {}, in the middle of an instruction", self.bytes.len()))
+            malformed(format!("it ends at byte {}, in the middle of an instruction", self.bytes.len()))
         })?;
         Ok(std::mem::replace(&mut self.at, end)..end)
     }
@@ -307,7 +313,7 @@ impl Machine<'_> {
     fn line(&mut self) -> Result<Range<usize>, Error> {
         let rest = &self.bytes[self.at..];
         let len = rest.iter().position(|byte| *byte == b'\n');
-        let len = len.ok_or_else(|| refused("a line does not end".to_owned()))?;
+        let len = len.ok_or_else(|| malformed("a line does not end".to_owned()))?;
         let line = self.take(len)?;
         self.take(1)?;
         Ok(line)
@@ -316,7 +322,7 @@ impl Machine<'_> {
     fn index_in_digits(&mut self) -> Result<u32, Error> {
         let line = self.line()?;
         let digits = std::str::from_utf8(&self.bytes[line]).ok().and_then(|digits| digits.parse().ok());
-        digits.ok_or_else(|| refused("an index in the memo is not a number".to_owned()))
+        digits.ok_or_else(|| malformed("an index in the memo is not a number".to_owned()))
     }
 
     /// Reads an integer of any length, lowest byte first.
@@ -344,7 +350,7 @@ impl Machine<'_> {
 
     fn pay(&mut self, price: usize) -> Result<(), Error> {
         let left = self.budget.checked_sub(price);
-        self.budget = left.ok_or_else(|| refused("its contents need too much memory".to_owned()))?;
+        self.budget = left.ok_or_else(|| unsupported("its contents need too much memory".to_owned()))?;
         Ok(())
     }
 
@@ -399,7 +405,7 @@ impl Machine<'_> {
 
     fn top(&self) -> Result<Id, Error> {
         let top = self.stack.get(self.floor()..).and_then(<[Id]>::last).copied();
-        top.ok_or_else(|| refused("it pops more values than the stack has".to_owned()))
+        top.ok_or_else(|| malformed("it pops more values than the stack has".to_owned()))
     }
 
     fn pop(&mut self) -> Result<Id, Error> {
@@ -410,18 +416,18 @@ impl Machine<'_> {
 
     fn popped(&mut self, count: usize) -> Result<Vec<Id>, Error> {
         let first = self.stack.len().checked_sub(count).filter(|first| *first >= self.floor());
-        let first = first.ok_or_else(|| refused("it pops more values than the stack has".to_owned()))?;
+        let first = first.ok_or_else(|| malformed("it pops more values than the stack has".to_owned()))?;
         Ok(self.stack.split_off(first))
     }
 
     fn popped_array<const N: usize>(&mut self) -> Result<[Id; N], Error> {
         let parts = self.popped(N)?;
-        parts.try_into().map_err(|_| refused("it pops more values than the stack has".to_owned()))
+        parts.try_into().map_err(|_| malformed("it pops more values than the stack has".to_owned()))
     }
 
     fn popped_to_mark(&mut self) -> Result<Vec<Id>, Error> {
         let mark = self.marks.pop().filter(|mark| *mark <= self.stack.len());
-        let mark = mark.ok_or_else(|| refused("it returns to a mark that does not exist".to_owned()))?;
+        let mark = mark.ok_or_else(|| malformed("it returns to a mark that does not exist".to_owned()))?;
         Ok(self.stack.split_off(mark))
     }
 
@@ -431,7 +437,7 @@ impl Machine<'_> {
         let number = if let Node::List(list) = self.node(top) { Some(*list as usize) } else { None };
         let list = number.and_then(|number| self.tree.lists.get_mut(number));
         let list =
-            list.ok_or_else(|| refused("a value is appended to something that is not a list".to_owned()))?;
+            list.ok_or_else(|| malformed("a value is appended to something that is not a list".to_owned()))?;
         list.extend_from_slice(parts);
         Ok(())
     }
@@ -439,7 +445,7 @@ impl Machine<'_> {
     fn put(&mut self, parts: &[Id]) -> Result<(), Error> {
         self.pay(2 * LINK * parts.len())?;
         if parts.len() % 2 == 1 {
-            return Err(refused("a dict has a key without a value".to_owned()));
+            return Err(malformed("a dict has a key without a value".to_owned()));
         }
         let top = self.top()?;
         #[allow(clippy::wildcard_enum_match_arm, reason = "nothing else has entries")]
@@ -449,8 +455,8 @@ impl Machine<'_> {
             _ => None,
         };
         let entries = dict.and_then(|dict| self.tree.dicts.get_mut(dict as usize));
-        let entries =
-            entries.ok_or_else(|| refused("an entry is added to something that is not a dict".to_owned()))?;
+        let entries = entries
+            .ok_or_else(|| malformed("an entry is added to something that is not a dict".to_owned()))?;
         entries.extend(parts.chunks_exact(2).map(|pair| (pair[0], pair[1])));
         Ok(())
     }
@@ -468,7 +474,7 @@ impl Machine<'_> {
                 self.pay(GROWING)?;
                 self.make(Node::Global(Box::new(global)))
             }
-            None => Err(refused(format!(
+            None => Err(unsupported(format!(
                 "it refers to `{}`, which is not on the list of known names: pickles are parsed, never executed",
                 format!("{module}.{name}").chars().take(120).collect::<String>().shown()
             ))),
@@ -477,9 +483,9 @@ impl Machine<'_> {
 
     fn call(&mut self, callee: Id, args: Id) -> Result<(), Error> {
         let by = self.tree.global(callee);
-        let by = by.ok_or_else(|| refused("it calls something that is not a name".to_owned()))?;
+        let by = by.ok_or_else(|| malformed("it calls something that is not a name".to_owned()))?;
         if !matches!(self.node(args), Node::Tuple(_)) {
-            return Err(refused("it calls a name with arguments that are not a tuple".to_owned()));
+            return Err(malformed("it calls a name with arguments that are not a tuple".to_owned()));
         }
         let entries = if by == globals::Global::OrderedDict { self.new_dict()? } else { 0 };
         self.make(Node::Made { by: callee, args, state: NONE, entries })
@@ -501,7 +507,7 @@ impl Machine<'_> {
 
     fn recall(&mut self, index: u32) -> Result<(), Error> {
         let id = self.memo.get(index as usize).or_else(|| self.elsewhere.get(&index)).copied();
-        self.push(id.ok_or_else(|| refused(format!("the memo has no entry {index}")))?)
+        self.push(id.ok_or_else(|| malformed(format!("the memo has no entry {index}")))?)
     }
 }
 

@@ -99,14 +99,14 @@ impl<'a> Pickle<'a> {
         let text = self.bytes.get(start as usize..(start + len) as usize).map(std::str::from_utf8);
         match text {
             Some(Ok(text)) => Ok(text),
-            Some(Err(_)) | None => Err(refused(format!("{what} is not UTF-8"))),
+            Some(Err(_)) | None => Err(malformed(format!("{what} is not UTF-8"))),
         }
     }
 
     pub(crate) fn size(&self, id: Id, what: &str) -> Result<u64, Error> {
         self.pay(1)?;
         let Node::Int(value) = *self.node(id) else { return Err(self.wrong(id, what, "an integer")) };
-        u64::try_from(value).map_err(|_| refused(format!("{what} is {value}, and cannot be negative")))
+        u64::try_from(value).map_err(|_| malformed(format!("{what} is {value}, and cannot be negative")))
     }
 
     /// Returns the parts of a tuple.
@@ -174,7 +174,7 @@ impl<'a> Pickle<'a> {
             && self.global(by) == Some(class)
         {
             let has = !self.is_none(state);
-            return has.then_some(state).ok_or_else(|| refused(format!("{what} has no attributes")));
+            return has.then_some(state).ok_or_else(|| malformed(format!("{what} has no attributes")));
         }
         Err(self.wrong(id, what, &format!("a {class:?}")))
     }
@@ -200,7 +200,7 @@ impl<'a> Pickle<'a> {
 
     /// Returns the attribute of a state; an error if it is missing.
     pub(crate) fn needed(&self, state: Id, name: &str) -> Result<Id, Error> {
-        self.attribute(state, name)?.ok_or_else(|| refused(format!("the attribute `{name}` is missing")))
+        self.attribute(state, name)?.ok_or_else(|| malformed(format!("the attribute `{name}` is missing")))
     }
 
     fn node(&self, id: Id) -> &Node {
@@ -210,13 +210,14 @@ impl<'a> Pickle<'a> {
     /// Takes `price` accesses from the budget; called for everything that is derived from a part.
     pub(crate) fn pay(&self, price: u64) -> Result<(), Error> {
         let left = self.questions.get().checked_sub(price);
-        let left = left.ok_or_else(|| refused("it refers to the same parts too many times".to_owned()))?;
+        let left =
+            left.ok_or_else(|| unsupported("it refers to the same parts too many times".to_owned()))?;
         self.questions.set(left);
         Ok(())
     }
 
     fn wrong(&self, id: Id, what: &str, wanted: &str) -> Error {
-        refused(format!("{what} is {}, but must be {wanted}", self.kind(id)))
+        malformed(format!("{what} is {}, but must be {wanted}", self.kind(id)))
     }
 
     /// Returns the kind of the node, for messages.
@@ -239,7 +240,12 @@ impl<'a> Pickle<'a> {
     }
 }
 
-/// Returns the error for a pickle that is not accepted.
-pub(super) fn refused(why: String) -> Error {
-    Error::refused("pickle", why)
+/// Returns the error for a pickle that does not follow the format.
+pub(super) fn malformed(why: String) -> Error {
+    Error::malformed("pickle", why)
+}
+
+/// Returns the error for a pickle with a feature that is not supported, or over a limit.
+pub(super) fn unsupported(why: String) -> Error {
+    Error::unsupported("pickle", why)
 }

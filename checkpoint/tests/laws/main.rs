@@ -6,6 +6,7 @@ mod derived;
 mod files;
 mod headers;
 mod integrity;
+mod kinds;
 mod loading;
 mod messages;
 mod objects;
