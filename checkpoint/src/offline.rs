@@ -139,7 +139,7 @@ pub(crate) fn reshard(
     }
     let (report, resumed) = write(checkpoint, wish, &moves, asked, asked.resume, start, observer);
     let report = match report {
-        // The resumed data failed verification: start from scratch. An input that fails it is refused.
+        // The resumed data failed verification: start from scratch. An input that fails it is rejected.
         Err(error)
             if resumed && (error.kind(), error.class()) == (ErrorKind::Verification, ErrorClass::Failed) =>
         {

@@ -113,7 +113,7 @@ impl Planner {
     }
 }
 
-/// Fails for a planner with a custom cost model, which no text can restore.
+/// Fails for a planner with a custom cost model: text cannot restore it.
 impl Serialize for Planner {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if self.options().model.is_custom() {
