@@ -135,6 +135,23 @@ where
 mod tests {
     use super::{Error, ErrorKind};
 
+    /// A framework's error around one of the project.
+    #[cfg(feature = "program")]
+    #[derive(Debug)]
+    struct Wrapped(Error);
+    #[cfg(feature = "program")]
+    impl std::fmt::Display for Wrapped {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("wrapped")
+        }
+    }
+    #[cfg(feature = "program")]
+    impl std::error::Error for Wrapped {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+
     #[test]
     fn an_error_is_one_word_and_keeps_its_source() {
         assert_eq!(size_of::<Error>(), size_of::<usize>());
@@ -153,19 +170,6 @@ mod tests {
         let error = Error::from(RunError::<_, std::fmt::Error>::Kernel(std::fmt::Error));
         assert_eq!((error.kind(), error.code()), (ErrorKind::RankFailed, "kernel"));
 
-        /// A framework's error around one of the project.
-        #[derive(Debug)]
-        struct Wrapped(Error);
-        impl std::fmt::Display for Wrapped {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("wrapped")
-            }
-        }
-        impl std::error::Error for Wrapped {
-            fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-                Some(&self.0)
-            }
-        }
         let inner = Error::new(ErrorKind::Unsupported, "no_kernel", "no kernel");
         let error = Error::from(RunError::<_, std::fmt::Error>::Kernel(Wrapped(inner)));
         assert_eq!(

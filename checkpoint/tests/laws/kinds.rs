@@ -2,12 +2,13 @@
 
 use std::fs;
 
-use reshard_checkpoint::{Checkpoint, ErrorKind, PlacementSpec, ReshardJob};
+use reshard_checkpoint::{Checkpoint, PlacementSpec, ReshardJob};
 use reshard_test_support::Random;
 use safetensors::Dtype;
 
 use crate::files::{Tensors, job, tensor, write};
 use crate::reading::opened;
+use reshard_checkpoint::ErrorKind::{InvalidInput, Io, Parse, Unsupported, Verification};
 
 #[test]
 fn an_error_has_the_kind_of_its_cause() {
@@ -16,8 +17,11 @@ fn an_error_has_the_kind_of_its_cause() {
     let open = |name: &str, bytes: &[u8]| {
         fs::create_dir_all(path(name).parent().unwrap()).unwrap();
         fs::write(path(name), bytes).unwrap();
-        let named =
-            if name.ends_with(".json") { path(name).parent().unwrap().to_owned() } else { path(name) };
+        let named = if path(name).extension().is_some_and(|extension| extension == "json") {
+            path(name).parent().unwrap().to_owned()
+        } else {
+            path(name)
+        };
         Checkpoint::open(Some(&named)).err().unwrap()
     };
     let array = |descr: &str| {
@@ -41,7 +45,6 @@ fn an_error_has_the_kind_of_its_cause() {
     *bytes.last_mut().unwrap() ^= 1;
     fs::write(&damaged, bytes).unwrap();
 
-    use ErrorKind::{InvalidInput, Io, Parse, Unsupported, Verification};
     for (error, kind, code) in [
         (Checkpoint::open(Some(&path("nowhere"))).err().unwrap(), Io, "input"),
         (PlacementSpec::read(&path("nowhere.toml")).unwrap_err(), Io, "spec"),
