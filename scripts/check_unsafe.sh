@@ -22,6 +22,7 @@ allowed=(
     c/src/layout.rs                    # functions that C calls
     c/src/mesh.rs                      # the same
     c/src/sharding.rs                  # the same
+    c/src/propagate.rs                 # the same
     c/src/types.rs                     # the same
     c/src/planner.rs                   # the same
     c/src/plan.rs                      # the same
