@@ -198,7 +198,7 @@ def test_what_was_narrow_is_gathered_narrow() -> None:
     found = audit(lambda x: held(x.astype("float32"), "dp", None) * 2, given((64, 32), "dp", "tp", dtype="bfloat16"))
     line = only(found, "all-gather")
     assert (line.received_bytes, line.bound_bytes) == (4 * 32 * 32 * 3 // 4, 2 * 32 * 32 * 3 // 4)
-    assert "it was bf16 just before" in line.findings[0]
+    assert "converted from bf16 just before" in line.findings[0]
 
 
 LOOP = """HloModule turns, num_partitions=4
