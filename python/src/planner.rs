@@ -293,7 +293,7 @@ impl PyPlanner {
     /// `True` if every reduction combines its operands in a fixed order.
     #[getter]
     fn deterministic(&self) -> bool {
-        self.planner.is_deterministic()
+        self.planner.options().is_deterministic()
     }
 
     /// The arithmetic of reductions: kernels or framework.

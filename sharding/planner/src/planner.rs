@@ -129,12 +129,6 @@ impl Planner {
         self.with(|options| options.budget = budget)
     }
 
-    /// Returns `true` if reductions combine in rank order, see [`deterministic`](Planner::deterministic).
-    #[doc(hidden)]
-    pub fn is_deterministic(&self) -> bool {
-        self.options.deterministic
-    }
-
     /// Returns the options of this planner.
     pub fn options(&self) -> &PlanOptions {
         &self.options
