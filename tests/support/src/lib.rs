@@ -18,10 +18,13 @@
 //! With the feature `plans`:
 //!
 //! * `placements`, `shardings`: all small ones.
+//! * `both_directions`: the cost of a plan by the messages of all ranks.
 //! * `interpreter`: plans run on lists of numbers, by their messages, which are checked at the same time.
 //! * `slower`: a network on which small tensors cost as much as large ones elsewhere.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "plans")]
+pub mod both_directions;
 #[cfg(feature = "plans")]
 pub mod interpreter;
 pub mod jobs;

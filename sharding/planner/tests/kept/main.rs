@@ -13,6 +13,7 @@
 //! ```
 
 mod answers;
+mod ledger;
 mod plans;
 mod shardings;
 
@@ -23,6 +24,12 @@ use reshard_test_support::Sweep;
 
 /// Number of requests per line.
 const BLOCK: u64 = 100;
+
+/// Number of lines of plans.
+const PLANS: u64 = 2000;
+
+/// Number of lines of shardings.
+const SHARDINGS: u64 = 1000;
 
 /// The mode, as given by the environment.
 enum Asked {
@@ -48,36 +55,42 @@ fn hash(text: &str) -> u64 {
     text.bytes().fold(0xCBF2_9CE4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01B3))
 }
 
-/// Compares the answers to `blocks * BLOCK` requests with those of `tests/kept/NAME.txt`.
-fn compare(name: &str, blocks: u64, answer: impl Fn(u64) -> String + Sync) {
-    let block = |b: u64| -> String { (b * BLOCK..(b + 1) * BLOCK).map(|q| answer(q) + "\n").collect() };
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/kept/{name}.txt"));
-    let asked = asked();
-    let chosen = |b: &u64| match asked {
+/// Returns the blocks that are asked about, of `blocks`.
+fn chosen(asked: &Asked, blocks: u64) -> Vec<u64> {
+    let is_chosen = |b: &u64| match asked {
         Asked::Write => true,
         Asked::Compare(Sweep::Sample) => b.is_multiple_of(512),
         Asked::Compare(sweep @ (Sweep::All | Sweep::Eighth(_))) => sweep.takes(*b),
-        Asked::Show(only) => *b == only,
+        Asked::Show(only) => b == only,
     };
-    let chosen: Vec<u64> = (0..blocks).filter(chosen).collect();
-    if let Asked::Show(_) = asked {
-        for b in chosen {
-            print!("{}", block(b));
-        }
-        return;
-    }
+    (0..blocks).filter(is_chosen).collect()
+}
+
+/// Returns the chosen blocks and the answers to their requests, computed by all cores.
+fn answers_of<T: Send>(chosen: &[u64], answer: impl Fn(u64) -> T + Sync) -> Vec<(u64, Vec<T>)> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let found: Vec<(u64, u64)> = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let part = |t: usize| {
             let mine: Vec<u64> = chosen.iter().copied().skip(t).step_by(threads).collect();
-            let block = &block;
-            scope.spawn(move || mine.into_iter().map(|b| (b, hash(&block(b)))).collect::<Vec<_>>())
+            let answer = &answer;
+            let block = move |b: u64| (b, (b * BLOCK..(b + 1) * BLOCK).map(answer).collect::<Vec<T>>());
+            scope.spawn(move || mine.into_iter().map(block).collect::<Vec<_>>())
         };
         let parts: Vec<_> = (0..threads).map(part).collect();
         let mut all: Vec<_> = parts.into_iter().flat_map(|p| p.join().expect("an answer")).collect();
-        all.sort_unstable();
+        all.sort_by_key(|x| x.0);
         all
-    });
+    })
+}
+
+fn kept_file(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/kept").join(name)
+}
+
+/// Compares the answers to requests, by block, with those of `tests/kept/NAME.txt`.
+fn compare(name: &str, blocks: u64, asked: &Asked, found: &[(u64, Vec<String>)]) {
+    let path = kept_file(&format!("{name}.txt"));
+    let found: Vec<(u64, u64)> = found.iter().map(|(b, texts)| (*b, hash(&texts.concat()))).collect();
     if let Asked::Write = asked {
         let mut text = String::new();
         for (_, h) in &found {
@@ -103,13 +116,30 @@ fn compare(name: &str, blocks: u64, answer: impl Fn(u64) -> String + Sync) {
 }
 
 /// 200,000 plans, with all objectives, profiles, groups, memory limits and partial values.
+///
+/// None costs more than the one of the ledger, in its objective and by the messages of both directions.
 #[test]
 fn plans_are_those_kept() {
-    compare("plans", 2000, plans::answer);
+    let asked = asked();
+    let found = answers_of(&chosen(&asked, PLANS), plans::answer);
+    if let Asked::Show(_) = asked {
+        found.iter().flat_map(|x| &x.1).for_each(|(text, _)| print!("{text}"));
+        return;
+    }
+    ledger::compare(&asked, &found);
+    let texts = |answers: Vec<(String, ledger::Price)>| answers.into_iter().map(|x| x.0).collect();
+    let found: Vec<(u64, Vec<String>)> = found.into_iter().map(|(b, answers)| (b, texts(answers))).collect();
+    compare("plans", PLANS, &asked, &found);
 }
 
 /// 100,000 shardings: their notations, layouts, regions, groups and views.
 #[test]
 fn shardings_are_those_kept() {
-    compare("shardings", 1000, shardings::answer);
+    let asked = asked();
+    let found = answers_of(&chosen(&asked, SHARDINGS), |q| shardings::answer(q) + "\n");
+    if let Asked::Show(_) = asked {
+        found.iter().flat_map(|x| &x.1).for_each(|text| print!("{text}"));
+        return;
+    }
+    compare("shardings", SHARDINGS, &asked, &found);
 }

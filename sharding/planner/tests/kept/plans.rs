@@ -8,6 +8,7 @@ use reshard_sharding::{GroupPattern, Mesh, Sharding};
 use reshard_verify::Random;
 
 use crate::answers::{chance, mesh, names, placements, shape, some_sub_axes};
+use crate::ledger::{NO_PLAN, Price, price};
 
 fn level(ranks: Option<usize>, gbytes_per_s: f64, latency_us: f64) -> Level {
     Level { ranks, gbytes_per_s, latency_us }
@@ -38,17 +39,33 @@ fn groups(r: &mut Random, meshes: [&Mesh; 2]) -> Vec<GroupPattern> {
     all
 }
 
-/// Returns the answer to request number `q`.
-pub(crate) fn answer(q: u64) -> String {
-    let mut r = Random::new(q.wrapping_add(1 << 40));
-    let mut text = format!("{q}");
-    if let Err(e) = asked(&mut r, &mut text) {
-        let _ = write!(text, " | {}", e.code());
-    }
-    text
+/// Returns the random numbers of request number `q`.
+pub(crate) fn random(q: u64) -> Random {
+    Random::new(q.wrapping_add(1 << 40))
 }
 
-fn asked(r: &mut Random, text: &mut String) -> Result<(), Error> {
+/// Returns the answer to request number `q`, and its price.
+pub(crate) fn answer(q: u64) -> (String, Price) {
+    let mut r = random(q);
+    let mut text = format!("{q}");
+    let price = asked(&mut r, &mut text).unwrap_or_else(|e| {
+        let _ = write!(text, " | {}", e.code());
+        NO_PLAN
+    });
+    (text + "\n", price)
+}
+
+/// A request to the planner.
+pub(crate) struct Request {
+    pub(crate) planner: Planner,
+    pub(crate) topology: Topology,
+    pub(crate) from: Sharding,
+    pub(crate) to: Sharding,
+    pub(crate) dtype: DType,
+}
+
+/// Draws a request, and writes it.
+pub(crate) fn request(r: &mut Random, text: &mut String) -> Result<Request, Error> {
     let a: Mesh = mesh(r).parse()?;
     let b: Mesh = if chance(r, 10) { mesh(r).parse()? } else { a.clone() };
     let whole = shape(r);
@@ -61,7 +78,7 @@ fn asked(r: &mut Random, text: &mut String) -> Result<(), Error> {
     let (network, topology) = topology(r);
     let objective = Objective::ALL[r.below(3)];
     let mut planner =
-        Planner::new().topology(topology).objective(objective).arithmetic(Arithmetic::Framework);
+        Planner::new().topology(topology.clone()).objective(objective).arithmetic(Arithmetic::Framework);
     // The golden answers do not depend on the default budget. Without a budget, a few would take minutes.
     planner = planner.budget(SearchBudget::new(15_000_000));
     let _ = write!(text, " {a} {b} {whole:?} {from} -> {to} {item} {network} {objective}");
@@ -86,6 +103,11 @@ fn asked(r: &mut Random, text: &mut String) -> Result<(), Error> {
         let _ = write!(text, " within {bytes}");
         planner = planner.max_peak_bytes(bytes);
     }
+    Ok(Request { planner, topology, from, to, dtype })
+}
+
+fn asked(r: &mut Random, text: &mut String) -> Result<Price, Error> {
+    let Request { planner, topology, from, to, dtype } = request(r, text)?;
     if let Ok(us) = planner.lower_bound_us(&from, &to, dtype) {
         let _ = write!(text, " >= {:x}", us.to_bits());
     }
@@ -104,7 +126,7 @@ fn asked(r: &mut Random, text: &mut String) -> Result<(), Error> {
         let explained = planner.explain(&from, &to, dtype)?.to_string();
         let _ = write!(text, " | {}", facts(&explained));
     }
-    Ok(())
+    Ok(price(&plan, &topology))
 }
 
 /// Returns the facts of an explanation: its lines with figures, without the candidates and without prose.
