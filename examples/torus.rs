@@ -80,7 +80,7 @@ impl CostModel for Torus {
 
     fn cost_us(&self, load: &StepTraffic<'_>) -> f64 {
         let lines = self.lines(load);
-        let (bytes, rate) = (load.received_bytes() as f64, self.gbytes_per_s * 1e3);
+        let (bytes, rate) = (load.bytes() as f64, self.gbytes_per_s * 1e3);
         let hops: usize = lines.iter().map(|line| (line.n - 1) * line.stride).sum();
         let (hops, wire) = match load.op() {
             // Rings: every rank forwards the data that it receives, over all of its links at once.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use reshard_draw::{Limits, Page, Scene, Section};
-use reshard_planner::{CandidateReport, Explanation, Plan, Step};
+use reshard_planner::{CandidateReport, Explanation, LowerBoundCut, Plan, Step};
 use reshard_sharding::{GroupPattern, Mesh, Sharding, ShardingType};
 use serde::{Deserialize, Serialize};
 
@@ -88,6 +88,9 @@ struct Answer {
     received_bytes: u64,
     cost_us: f64,
     lower_bound_us: f64,
+    /// The cut that takes the longest, between two meshes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lower_bound_cut: Option<CutAnswer>,
     lower_bound_bytes: Option<u64>,
     peak_bytes: u64,
     max_shard_bytes: u64,
@@ -112,6 +115,23 @@ struct Answer {
     /// Null without gradients.
     #[serde(skip_serializing_if = "Option::is_none")]
     backward: Option<Backward>,
+}
+
+/// The certificate of a bound: what must cross a cut, and how fast it can.
+#[derive(Debug, Serialize)]
+struct CutAnswer {
+    cut: String,
+    level: usize,
+    bytes: u64,
+    gbytes_per_s: f64,
+    us: f64,
+}
+
+impl CutAnswer {
+    fn of(cut: &LowerBoundCut) -> Self {
+        let LowerBoundCut { cut, level, bytes, gbytes_per_s, us } = *cut;
+        Self { cut: cut.to_string(), level, bytes, gbytes_per_s, us }
+    }
 }
 
 /// The plan of the gradients, if there are any.
@@ -408,6 +428,7 @@ impl Answer {
             received_bytes: plan.received_bytes(),
             cost_us: plan.cost_us(),
             lower_bound_us: plan.lower_bound_us(),
+            lower_bound_cut: plan.lower_bound_cut().map(CutAnswer::of),
             lower_bound_bytes: plan.lower_bound_bytes(),
             peak_bytes: plan.peak_bytes(),
             max_shard_bytes: plan.max_shard_bytes(),

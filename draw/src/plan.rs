@@ -113,8 +113,14 @@ fn step_scene(known: &mut Phases<'_>, at: usize, step: &Step, limits: Limits) ->
     parts.push(boxed("after", &step.after));
     about.extend(["after, ", &titled(&step.after), "."]);
     let words = if step.op().communicates() {
+        // A rank may send more than any receives.
+        let sent = if step.sent_bytes > step.received_bytes {
+            format!(", {} B sent by another", step.sent_bytes)
+        } else {
+            String::new()
+        };
         format!(
-            "{} B received by the worst rank, {:.1} us, groups {}",
+            "{} B received by the worst rank{sent}, {:.1} us, groups {}",
             step.received_bytes,
             step.cost_us,
             titled(&step.group)

@@ -13,7 +13,7 @@ use crate::plan::Plan;
 use crate::problem::COUNTED;
 use crate::problem::Question;
 use crate::regions::intersection::Intersection;
-use crate::regions::need::{Needs, needs};
+use crate::regions::need::{Needed, needs, received_between_meshes};
 use crate::regions::tally::{Tally, local_numels};
 use crate::states::ends::Ends;
 use crate::states::system::{codes, is_local};
@@ -56,6 +56,7 @@ pub(crate) fn assemble_unbounded(
         steps,
         lower_bound_bytes: None,
         lower_bound_us: 0.0,
+        lower_bound_cut: None,
         effort: Effort::default(),
         peak_bytes: peak,
         max_shard_bytes: shards as u64 * q.item,
@@ -70,33 +71,42 @@ pub(crate) fn assemble_unbounded(
 }
 
 impl Question<'_> {
-    /// Returns the traffic that every plan needs from beyond each level; empty if all digits are local.
-    fn needs(&self, ends: Option<&Ends>) -> Result<Needs, Error> {
+    /// Returns the traffic that every plan needs over each level, in all ways; empty if all digits are local.
+    fn needs(&self, ends: Option<&Ends>) -> Result<Needed, Error> {
         match ends {
-            Some(ends) if ends.from.iter().zip(&ends.to).all(|(&a, &b)| is_local([a, b])) => Ok(Needs::new()),
+            Some(ends) if ends.from.iter().zip(&ends.to).all(|(&a, &b)| is_local([a, b])) => {
+                Ok(Needed::default())
+            }
             Some(ends) => {
                 let (s, t) = (codes(&ends.from, &ends.from), codes(&ends.to, &ends.from));
-                Ok(self.needs_between(&ends.bounding, [&s, &t]))
+                Ok(Needed::one(self.needs_between(&ends.bounding, [&s, &t])))
             }
             None => needs(&self.network, self.from, self.to, self.item),
         }
     }
 
-    /// Returns the bytes needed from beyond the innermost level, rounded up to whole elements.
-    fn least_bytes_of(&self, needs: &Needs) -> u64 {
-        let least = needs.first().map_or(0.0, |n| n.bytes) / self.item as f64;
-        (least - 1e-6).max(0.0).ceil() as u64 * self.item
+    /// Returns the bytes that the worst rank receives at least, in whole elements.
+    ///
+    /// On one mesh these come from beyond the innermost level. Between two meshes, needs are also of what
+    /// ranks send.
+    fn least_bytes_of(&self, needs: &Needed) -> Result<u64, Error> {
+        let least = if self.on_one_mesh() {
+            needs.ways.first().and_then(|needs| needs.first()).map_or(0.0, |n| n.bytes) / self.item as f64
+        } else {
+            received_between_meshes(self.from, self.to)?
+        };
+        Ok((least - 1e-6).max(0.0).ceil() as u64 * self.item)
     }
 
     /// Returns a lower bound of the bytes that the worst rank receives, for partial targets too.
     pub(crate) fn least_bytes(&self) -> Result<u64, Error> {
-        Ok(self.least_bytes_of(&self.needs(self.ends().as_ref())?))
+        self.least_bytes_of(&self.needs(self.ends().as_ref())?)
     }
 
     /// Returns the lower bound in bytes, and that of the time of any plan in microseconds.
     pub(crate) fn least_bytes_and_us(&self) -> Result<(u64, f64), Error> {
         let needs = self.needs(self.ends().as_ref())?;
-        Ok((self.least_bytes_of(&needs), self.bound_of_needs(&needs)))
+        Ok((self.least_bytes_of(&needs)?, self.bound_of_needs(&needs)))
     }
 
     /// Returns the least time of a plan that communicates, given its needs from beyond each level.
@@ -105,9 +115,10 @@ impl Question<'_> {
         if bound > 0.0 { bound } else { self.network.model.least_us(&MinTraffic::STEP) }
     }
 
-    /// Returns the time bound of these needs, 0 if they are empty.
-    pub(crate) fn bound_of_needs(&self, needs: &[MinTraffic]) -> f64 {
-        if needs.iter().any(|n| n.bytes > 0.0) { self.time_needed(needs) } else { 0.0 }
+    /// Returns the time bound of the worst of these needs, 0 if they are empty.
+    pub(crate) fn bound_of_needs(&self, needs: &Needed) -> f64 {
+        let ways = needs.ways.iter().filter(|needs| needs.iter().any(|n| n.bytes > 0.0));
+        ways.map(|needs| self.time_needed(needs)).fold(0.0, f64::max)
     }
 }
 
@@ -120,13 +131,14 @@ impl Plan {
             return Ok(());
         }
         let needs = q.needs(ends)?;
+        self.lower_bound_cut = needs.cut;
         self.lower_bound_us = match ends {
             // Without digits it is unknown whether any communication is necessary.
             None => q.bound_of_needs(&needs),
-            Some(_) if needs.is_empty() => 0.0,
-            Some(_) => q.time_needed(&needs),
+            Some(_) if needs.ways.is_empty() => 0.0,
+            Some(_) => needs.ways.iter().map(|needs| q.time_needed(needs)).fold(0.0, f64::max),
         };
-        let bytes = q.least_bytes_of(&needs);
+        let bytes = q.least_bytes_of(&needs)?;
         self.lower_bound_bytes = (!q.to.is_partial()).then_some(bytes);
         // With time as the objective and no limits, a plan that communicates proves that none without
         // communication exists, unless the budget ran out.

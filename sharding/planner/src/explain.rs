@@ -138,7 +138,11 @@ impl fmt::Display for Plan {
         writeln!(f, ", {:?} of {} B", self.from.shape(), self.element_bytes())?;
         for (i, s) in self.steps.iter().enumerate() {
             write!(f, "  {}. {} over {} ({})", i + 1, s.op(), s.axis_names().join(","), s.group)?;
-            writeln!(f, ": {} B, {:.1} us", s.received_bytes, s.cost_us)?;
+            write!(f, ": {} B", s.received_bytes)?;
+            if s.sent_bytes > s.received_bytes {
+                write!(f, " (one rank sends {} B)", s.sent_bytes)?;
+            }
+            writeln!(f, ", {:.1} us", s.cost_us)?;
             write_picture(f, s)?;
             write_groups(f, s)?;
             writeln!(f, "       {}", why(self, i))?;
@@ -162,6 +166,9 @@ impl fmt::Display for Plan {
             )?;
         }
         write!(f, ", peak {} B", self.peak_bytes)?;
+        if let Some(cut) = &self.lower_bound_cut {
+            write!(f, "\n  the bound: {cut}")?;
+        }
         if self.is_budget_exhausted() {
             let budget = self.options().budget();
             write!(f, "\n  the search budget of {budget} is exhausted: this is the best plan found")?;

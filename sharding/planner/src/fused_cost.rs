@@ -62,8 +62,8 @@ struct Borne<'a> {
     /// The op that the model prices: an exchange where messages are counted individually.
     op: StepOp,
     volume: Volume,
-    /// The bytes from each other rank, for an exchange.
-    heard: BTreeMap<usize, u64>,
+    /// The bytes from each other rank, and to each, for an exchange.
+    exchanged: [BTreeMap<usize, u64>; 2],
 }
 
 impl<'a> Borne<'a> {
@@ -74,15 +74,17 @@ impl<'a> Borne<'a> {
         let size: usize = step.axes.iter().map(|sub| sub.size).product();
         let mut volume = Volume::new(op, numel, size.max(1) as u64, item);
         volume.peak = step.peak_bytes;
-        let mut heard: BTreeMap<usize, u64> = BTreeMap::new();
+        let mut exchanged = [BTreeMap::new(), BTreeMap::new()];
         if op == StepOp::Exchange {
-            for message in step.phases(rank)?.iter().flat_map(|phase| &phase.receives) {
-                if message.peer != rank {
-                    *heard.entry(message.peer).or_default() += message.numel() as u64 * item;
+            for phase in step.phases(rank)? {
+                for (of_peer, messages) in exchanged.iter_mut().zip([&phase.receives, &phase.sends]) {
+                    for message in messages.iter().filter(|m| m.peer != rank) {
+                        *of_peer.entry(message.peer).or_default() += message.numel() as u64 * item;
+                    }
                 }
             }
         }
-        Ok(Borne { plan, step, rank, op, volume, heard })
+        Ok(Borne { plan, step, rank, op, volume, exchanged })
     }
 
     fn add(&mut self, other: Borne<'_>) {
@@ -91,9 +93,11 @@ impl<'a> Borne<'a> {
         volume.received = volume.received.saturating_add(received);
         volume.gathered = volume.gathered.saturating_add(gathered);
         volume.peak = volume.peak.saturating_add(peak);
-        for (peer, bytes) in other.heard {
-            let known = self.heard.entry(peer).or_default();
-            *known = known.saturating_add(bytes);
+        for (all, more) in self.exchanged.iter_mut().zip(other.exchanged) {
+            for (peer, bytes) in more {
+                let known: &mut u64 = all.entry(peer).or_default();
+                *known = known.saturating_add(bytes);
+            }
         }
     }
 
@@ -107,18 +111,19 @@ impl<'a> Borne<'a> {
                 let sizes = network.domain_sizes(&modes)?;
                 Ok(network.cost_of_collective(self.op, &self.volume, &sizes, &modes).us)
             }
-            StepOp::AllToAll | StepOp::Exchange if self.heard.is_empty() => Ok(0.0),
             StepOp::AllToAll | StepOp::Exchange => {
-                let mut traffic: Traffic = SmallVec::from_elem(LevelTraffic::default(), model.levels().len());
-                for (&peer, &bytes) in &self.heard {
-                    let at = &mut traffic[model.level_of(self.rank, peer)];
-                    *at = LevelTraffic { bytes: at.bytes + bytes as f64, peers: at.peers + 1 };
-                }
-                Ok(model.cost_us(&StepTraffic::exchange(
-                    &traffic,
-                    self.volume.peak,
-                    Span::Group(&self.step.group),
-                )))
+                let of_direction = |peers: &BTreeMap<usize, u64>| {
+                    let none = LevelTraffic::default();
+                    let mut traffic: Traffic = SmallVec::from_elem(none, model.levels().len());
+                    for (&peer, &bytes) in peers {
+                        let at = &mut traffic[model.level_of(self.rank, peer)];
+                        *at = LevelTraffic { bytes: at.bytes + bytes as f64, peers: at.peers + 1 };
+                    }
+                    let span = Span::Group(&self.step.group);
+                    model.cost_us(&StepTraffic::exchange(&traffic, self.volume.peak, span))
+                };
+                let used = self.exchanged.iter().filter(|peers| !peers.is_empty());
+                Ok(used.map(of_direction).fold(0.0, f64::max))
             }
         }
     }

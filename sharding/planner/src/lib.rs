@@ -55,6 +55,7 @@ mod transfers;
 mod transpose;
 
 pub use arithmetic::Arithmetic;
+pub use bounds::cut::{Cut, LowerBoundCut};
 pub use budget::SearchBudget;
 pub use cache::{Interned, PlanCache};
 pub use candidates::CandidateSource;

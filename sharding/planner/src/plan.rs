@@ -5,6 +5,7 @@ use std::sync::Arc;
 use reshard_kernels::DType;
 
 use crate::Error;
+use crate::bounds::cut::LowerBoundCut;
 use crate::budget::Effort;
 use crate::message::Phase;
 use crate::options::PlanOptions;
@@ -40,6 +41,7 @@ pub struct Plan {
     pub(crate) received_bytes: u64,
     pub(crate) lower_bound_bytes: Option<u64>,
     pub(crate) lower_bound_us: f64,
+    pub(crate) lower_bound_cut: Option<LowerBoundCut>,
     pub(crate) peak_bytes: u64,
     pub(crate) max_shard_bytes: u64,
     pub(crate) effort: Effort,
@@ -98,6 +100,13 @@ impl Plan {
     /// Returns the least time of any plan under the same model, in microseconds.
     pub fn lower_bound_us(&self) -> f64 {
         self.lower_bound_us
+    }
+
+    /// Returns the cut that bounds the time between two meshes.
+    ///
+    /// It is `None` on one mesh, for partial targets, and where nothing is sent.
+    pub fn lower_bound_cut(&self) -> Option<&LowerBoundCut> {
+        self.lower_bound_cut.as_ref()
     }
 
     /// Returns the most bytes that any rank holds at one moment.

@@ -24,6 +24,8 @@ pub(crate) struct Question<'a> {
     pub(crate) dtype: DType,
     /// Bytes of an element.
     pub(crate) item: u64,
+    /// `true` for the second segment of a relay, which is not relayed again.
+    pub(crate) is_relayed: bool,
     /// Both ends in the form that plans and steps share.
     shared: OnceCell<[Arc<Sharding>; 2]>,
 }
@@ -38,7 +40,7 @@ impl<'a> Question<'a> {
         item: u64,
     ) -> Question<'a> {
         let network = Network::new(&options.model, from.mesh());
-        Question { options, network, from, to, dtype, item, shared: OnceCell::new() }
+        Question { options, network, from, to, dtype, item, is_relayed: false, shared: OnceCell::new() }
     }
 
     /// Returns the problem, or the error if no planner can solve it.

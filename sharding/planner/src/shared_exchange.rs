@@ -1,53 +1,27 @@
 //! The step in which a [`Spread`](crate::regions::spread::Spread) splits the data of receivers, straight and
 //! transposed.
 //!
-//! Receivers of the one are senders of the other. So both follow from one count of the messages.
+//! Receivers of the one are senders of the other, so both cost the same, by one count of the messages.
 
 use std::sync::Arc;
 
 use reshard_layout::InlineVec;
-use smallvec::SmallVec;
 
 use crate::Error;
-use crate::hash::WordMap;
-use crate::model::load::{LevelTraffic, Span, StepTraffic, Traffic};
+use crate::model::exchange::{Messages, Worst};
 use crate::model::totals::Cost;
 use crate::problem::Question;
 use crate::regions::intersection::Intersection;
 use crate::step::{Action, Moves, Step, Transposed};
 use reshard_sharding::{GroupPattern, Sharding, SubAxis};
 
-/// The traffic that each rank receives over each level, added message by message.
-#[derive(Default)]
-pub(crate) struct Taken(WordMap<usize, Traffic>);
-
-impl Taken {
-    pub(crate) fn add(&mut self, q: &Question<'_>, rank: usize, peer: usize, numel: usize) {
-        let levels = q.network.levels();
-        let of_rank =
-            self.0.entry(rank).or_insert_with(|| SmallVec::from_elem(LevelTraffic::default(), levels));
-        let at = &mut of_rank[q.network.model.level_of(rank, peer)];
-        *at = LevelTraffic { bytes: at.bytes + (numel as u64 * q.item) as f64, peers: at.peers + 1 };
-    }
-
-    /// Returns the cost of an exchange with this traffic.
-    pub(crate) fn cost(&self, q: &Question<'_>, group: &GroupPattern, peak_bytes: u64) -> Cost {
-        let (mut us, mut received) = (0.0f64, 0);
-        for traffic in self.0.values() {
-            let load = StepTraffic::exchange(traffic, peak_bytes, Span::Group(group));
-            us = us.max(q.network.model.cost_us(&load));
-            received = received.max(load.received_bytes());
-        }
-        Cost::new(us, received, peak_bytes)
-    }
-}
-
-/// An exchange of regions that are spread, and its cost in both directions.
+/// An exchange of regions that are spread, and its cost, which transposed is the same.
 pub(crate) struct SharedOut {
     regions: Intersection,
     axes: InlineVec<SubAxis, 4>,
     group: GroupPattern,
     straight: Cost,
+    /// The cost of the transposed exchange, which receives what the straight one sends.
     pub(crate) turned: Cost,
 }
 
@@ -59,12 +33,12 @@ impl SharedOut {
         (axes, group): (InlineVec<SubAxis, 4>, GroupPattern),
         peak: u64,
     ) -> Result<SharedOut, Error> {
-        let (mut straight, mut turned) = (Taken::default(), Taken::default());
-        regions.shared_out(&mut |rank, peer, numel| {
-            straight.add(q, rank, peer, numel);
-            turned.add(q, peer, rank, numel);
-        })?;
-        let [straight, turned] = [straight, turned].map(|taken| taken.cost(q, &group, peak));
+        let mut messages = Messages::new(q.network.model, [&regions.from, &regions.to]);
+        regions.shared_out(&mut |rank, peer, numel| messages.add([peer, rank], numel))?;
+        let mut worst = Worst::new(q.network.model, q.item, &group, peak);
+        messages.each(&mut |side, loads| worst.see(side, loads));
+        let (straight, sent) = worst.cost();
+        let turned = Cost { received: sent, ..straight };
         Ok(SharedOut { regions, axes, group, straight, turned })
     }
 

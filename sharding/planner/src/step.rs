@@ -120,7 +120,7 @@ pub struct Step {
     pub sent_bytes: u64,
     /// The most bytes that one rank holds: input and output of the step, and its staging.
     pub peak_bytes: u64,
-    /// Modelled time of the worst rank, in microseconds.
+    /// Modelled time of the worst rank, in microseconds; of an exchange in the direction that takes longer.
     pub cost_us: f64,
     pub(crate) action: Arc<Action>,
 }

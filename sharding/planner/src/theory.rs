@@ -1,4 +1,4 @@
-//! The theory of the planner in seven chapters, with worked numbers; every example is a test.
+//! The theory of the planner in eight chapters, with worked numbers; every example is a test.
 //!
 //! 1. [The step between](#the-step-between-two-shardings): the zip of two shardings determines the transfers.
 //! 2. [From text to bytes](#from-text-to-bytes): one redistribution, followed to the end.
@@ -7,7 +7,8 @@
 //!    order.
 //! 5. [Search and bounds](#search-and-lower-bounds): states, transitions, A*, and lower bounds.
 //! 6. [Regions](#regions): uneven dims and two meshes, and the sender of each block.
-//! 7. [Costs](#costs): loads, levels, bounds, ties, and how to add another model.
+//! 7. [Between two meshes](#between-two-meshes): both directions, holders that share, relays, and cuts.
+//! 8. [Costs](#costs): loads, levels, bounds, ties, and how to add another model.
 //!
 //! Shardings are defined before, in [`reshard_sharding::theory`].
 //!
@@ -17,4 +18,5 @@
 #![doc = include_str!("../theory/partial-sums.md")]
 #![doc = include_str!("../theory/search-and-bounds.md")]
 #![doc = include_str!("../theory/regions.md")]
+#![doc = include_str!("../theory/between-two-meshes.md")]
 #![doc = include_str!("../theory/costs.md")]

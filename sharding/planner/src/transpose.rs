@@ -19,9 +19,9 @@
 //! exchange        exchange that adds partial values
 //! ```
 //!
-//! Collectives keep their cost: gathering and scattering the same blocks costs the same in the model. The
-//! cost of an exchange is counted again, since the rank that sends the most need not be the rank that
-//! receives the most.
+//! Every step keeps its cost. Gathering and scattering the same blocks costs the same in the model, and an
+//! exchange costs what its worst rank bears in either direction. It is counted by its messages, which is exact
+//! also where digits do not nest with the domains of the network.
 
 use std::sync::Arc;
 
@@ -30,9 +30,10 @@ use smallvec::SmallVec;
 use crate::Error;
 use crate::assemble::assemble_unbounded;
 use crate::message::Message;
+use crate::model::exchange::{Messages, Worst};
 use crate::plan::Plan;
 use crate::problem::Question;
-use crate::shared_exchange::{SharedOut, Taken};
+use crate::shared_exchange::SharedOut;
 use crate::step::{Action, Moves, Step, Transposed};
 use crate::transfers::transposed::messages;
 use reshard_sharding::Sharding;
@@ -151,17 +152,21 @@ fn transposed_step(
             step.before, step.after
         ));
     }
-    let (mut seen, mut taken) = (Seen::default(), Taken::default());
+    let mut seen = Seen::default();
+    let mut counted = Messages::new(q.network.model, [&before, &after]);
     for &rank in &ranks {
         for phase in &step.phases(rank)? {
-            let [receives, sends] = messages(phase, rank, before.mesh());
-            seen.add(q, [&receives, &sends], phase.source_len);
-            for m in receives.iter().filter(|m| m.peer != rank) {
-                taken.add(q, rank, m.peer, m.numel());
+            let [receives, _] = messages(phase, rank, before.mesh());
+            seen.add(&receives, phase.source_len);
+            for m in &receives {
+                counted.add([m.peer, rank], m.numel());
             }
         }
     }
-    let collective = match &*step.action {
+    let mut worst = Worst::new(q.network.model, q.item, &step.group, step.peak_bytes);
+    counted.each(&mut |direction, loads| worst.see(direction, loads));
+    let (counted, sent_bytes) = worst.cost();
+    let is_collective = match &*step.action {
         Action::AllGather(_) | Action::ReduceScatter(..) => true,
         Action::Slice(_)
         | Action::ZeroFill(_)
@@ -171,23 +176,29 @@ fn transposed_step(
         | Action::AllReduce(_)
         | Action::Transposed(_) => false,
     };
-    let cost = taken.cost(q, &step.group, step.peak_bytes);
     let mesh = before.mesh();
     let axes = if mesh == after.mesh() {
         step.axes.clone()
     } else {
         mesh.sub_axes_of(mesh.whole_axes().map(|axis| mesh.known_mode(axis)))
     };
+    if let Action::Exchange(Moves::Regions(regions)) = &*step.action
+        && regions.lines()?.is_some()
+    {
+        // Replicas of the target may each take other rows of an element's region, also from one holder.
+        seen.adds |= !step.after.replicated_axes().is_empty();
+        seen.is_partly = true;
+    }
     let fills = if seen.adds { seen.is_partly } else { seen.lacks };
     Ok(Step {
         axes,
         group: step.group.clone(),
         before,
         after,
-        received_bytes: cost.received,
-        sent_bytes: seen.sent,
+        received_bytes: counted.received,
+        sent_bytes,
         peak_bytes: step.peak_bytes,
-        cost_us: if collective { step.cost_us } else { cost.us },
+        cost_us: if is_collective { step.cost_us } else { counted.us },
         action: Arc::new(Action::Transposed(Box::new(Transposed {
             of: step.clone(),
             adds: seen.adds,
@@ -199,8 +210,6 @@ fn transposed_step(
 /// The totals of all ranks of a transposed step.
 #[derive(Default)]
 struct Seen {
-    /// Bytes of the rank that sends the most.
-    sent: u64,
     /// `true` if an element receives several partial values.
     adds: bool,
     /// `true` if an element receives none.
@@ -210,9 +219,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn add(&mut self, q: &Question<'_>, [receives, sends]: [&[Message]; 2], target_len: usize) {
-        let sent: usize = sends.iter().map(Message::numel).sum();
-        self.sent = self.sent.max(sent as u64 * q.item);
+    fn add(&mut self, receives: &[Message], target_len: usize) {
         // Two messages bring partial values of exactly the same elements, or of disjoint ones.
         let first = |m: &Message| m.blocks.first().map(|b| b.target_offset);
         let mut places: SmallVec<[(Option<usize>, usize); 8]> =

@@ -7,12 +7,14 @@ use reshard_layout::{AxisStride, Mode, Modes};
 use smallvec::SmallVec;
 
 use crate::Error;
-use crate::model::Level;
-use crate::model::load::{LevelTraffic, Span, StepTraffic, Traffic, Volume, all_terms};
+use crate::model::exchange::{Direction, Messages, Worst};
+use crate::model::load::{LevelTraffic, Span, StepTraffic, Volume, all_terms};
 use crate::model::totals::Cost;
+use crate::model::{Level, MinTraffic};
 use crate::op::StepOp;
 use crate::problem::Question;
 use crate::regions::intersection::Intersection;
+use crate::regions::senders::Senders;
 use crate::regions::tally::{Tally, local_numels};
 use crate::shared_exchange::SharedOut;
 use crate::step::{Action, Moves, Reduction, Step};
@@ -20,7 +22,7 @@ use reshard_sharding::SubAxis;
 use reshard_sharding::internal::set_digit;
 use reshard_sharding::{GroupPattern, Mesh, Sharding};
 
-/// Maximum number of messages that are counted individually.
+/// Maximum number of messages between two meshes that are counted individually.
 const MESSAGES: usize = 1 << 24;
 
 /// Cost of looking up the rank of a message, relative to adding it to a sum.
@@ -28,7 +30,7 @@ const LOOKED_UP: usize = 64;
 
 /// A step in which regions overlap, before its messages are counted.
 ///
-/// The received bytes are exact. The cost is exact on one level, and a lower bound otherwise.
+/// The received bytes are exact. The cost is exact on one level of one mesh, and a lower bound otherwise.
 #[derive(Debug)]
 pub(crate) struct Proposed {
     pub(crate) regions: Arc<Intersection>,
@@ -43,13 +45,20 @@ pub(crate) struct Proposed {
     pub(crate) peak: u64,
     /// Lower bound of the cost in microseconds.
     pub(crate) least_us: f64,
-    /// `true` if the lower bound is the cost.
-    exact: bool,
+    /// Bytes that the worst rank sends, if the lower bound is the cost.
+    exactly_sent: Option<u64>,
+    /// The same, with the nearest holders sharing what is asked of them; between two meshes.
+    shared: Option<Box<Proposed>>,
 }
 
 impl Proposed {
     pub(crate) fn communicates(&self) -> bool {
         self.received > 0
+    }
+
+    /// Returns `false` if no rank surely sends more than the worst rank receives.
+    pub(crate) fn may_send_more(&self) -> bool {
+        self.exactly_sent.is_none_or(|sent| sent > self.received)
     }
 
     /// Returns the work that proposing the step took.
@@ -58,16 +67,15 @@ impl Proposed {
         self.tally.as_ref().map_or(self.regions.to.mesh().size() as u64 * 64, looked_at)
     }
 
-    /// Returns the work of counting the bytes per level of a network.
+    /// Returns the work of counting what every rank receives and sends.
     pub(crate) fn work_to_count(&self, levels: &[Level]) -> u64 {
+        let Some(tally) = self.tally.as_ref().filter(|_| self.exactly_sent.is_none()) else { return 0 };
+        let ranks = self.regions.to.mesh().size();
+        if self.regions.picks_replicas() || !self.regions.one_mesh() || !tally.is_linear() {
+            return (tally.message_count() * LOOKED_UP) as u64;
+        }
         let domain = levels.iter().filter_map(|l| l.ranks).max().unwrap_or(0);
-        let Some(tally) = self.tally.as_ref().filter(|_| !self.exact) else { return 0 };
-        let each = if tally.is_linear() {
-            domain + 8
-        } else {
-            LOOKED_UP * tally.message_count() / self.regions.to.mesh().size()
-        };
-        (self.regions.to.mesh().size() * each) as u64
+        (ranks * (domain + 8)) as u64
     }
 }
 
@@ -109,28 +117,44 @@ impl Question<'_> {
             received: 0,
             peak,
             least_us: 0.0,
-            exact: true,
+            exactly_sent: None,
+            shared: None,
         };
         let model = self.network.model;
+        let one_level = model.levels().len() == 1;
+        let cost_us = |bytes: u64, peers: usize| {
+            let traffic = [LevelTraffic { bytes: bytes as f64, peers }];
+            model.cost_us(&StepTraffic::exchange(&traffic, peak, Span::Group(&proposed.group)))
+        };
         match &proposed.tally {
-            None => (proposed.received, proposed.least_us) = self.count(&proposed)?,
+            None => {
+                let (cost, sent) = self.count(&proposed)?;
+                (proposed.received, proposed.least_us) = (cost.received, cost.us);
+                proposed.exactly_sent = Some(sent);
+            }
             Some(tally) => {
-                let one_level = model.levels().len() == 1;
-                let (mut received, mut us) = (0u64, 0.0f64);
+                let (mut received, mut us, mut sent) = (0u64, 0.0f64, None);
                 tally.each(&mut |seen| {
-                    let bytes = seen.received() as u64 * self.item;
-                    let peers = seen.peers();
+                    let (bytes, peers) = (seen.received() as u64 * self.item, seen.peers());
                     received = received.max(bytes);
                     us = us.max(if one_level {
-                        let traffic = [LevelTraffic { bytes: bytes as f64, peers }];
-                        model.cost_us(&StepTraffic::exchange(&traffic, peak, Span::Group(&proposed.group)))
+                        cost_us(bytes, peers)
                     } else {
                         model.least_of_exchange_us(bytes, peers)
                     });
                 });
-                proposed.received = received;
-                proposed.least_us = us;
-                proposed.exact = one_level || received == 0;
+                if received == 0 {
+                    sent = Some(0);
+                } else if one_level && let Some(senders) = Senders::new(tally) {
+                    let mut most = 0;
+                    senders.each(false, &mut |_, numel, peers| {
+                        let bytes = numel as u64 * self.item;
+                        most = most.max(bytes);
+                        us = us.max(cost_us(bytes, peers));
+                    });
+                    sent = Some(most);
+                }
+                (proposed.received, proposed.least_us, proposed.exactly_sent) = (received, us, sent);
             }
         }
         if proposed.received == 0 {
@@ -161,13 +185,42 @@ impl Question<'_> {
         larger.min_by_key(|(_, g)| g.size())
     }
 
-    /// Returns the step that was proposed, with `sent_bytes` left at 0.
+    /// Returns the exchange between two meshes from near sources, before it is counted.
+    pub(crate) fn propose_between(&self, from: &Sharding, to: &Sharding) -> Result<Proposed, Error> {
+        let mut proposed = self.propose(self.intersection(from, to))?;
+        if !proposed.regions.one_mesh() && proposed.communicates() {
+            let shared = self.intersection(from, to).shared(self.network.model.levels())?;
+            proposed.shared = shared.map(|regions| self.propose(regions).map(Box::new)).transpose()?;
+        }
+        Ok(proposed)
+    }
+
+    /// Returns the step that was proposed.
+    ///
+    /// Between two meshes, holders serve whole requests where that is cheaper. They share instead where one
+    /// of them would otherwise send longer by more than a round of the slowest level, or a launch: in this
+    /// step that may cost nothing, but whatever else the rank sends has to wait.
     pub(crate) fn counted(&self, proposed: &Proposed) -> Result<Step, Error> {
-        let Proposed { regions, axes, group, before, after, received, peak, .. } = proposed;
-        let cost_us = if proposed.exact { proposed.least_us } else { self.count(proposed)?.1 };
+        let step = self.counted_alone(proposed)?;
+        let (Some(shared), Some(slowest)) = (&proposed.shared, self.network.model.levels().last()) else {
+            return Ok(step);
+        };
+        let shared = self.counted_alone(shared)?;
+        let excess_us =
+            step.sent_bytes.saturating_sub(shared.sent_bytes) as f64 / (slowest.gbytes_per_s * 1e3);
+        let spare_us = slowest.latency_us.max(self.network.model.least_us(&MinTraffic::STEP));
+        Ok(if excess_us > spare_us || shared.cost_us < step.cost_us { shared } else { step })
+    }
+
+    fn counted_alone(&self, proposed: &Proposed) -> Result<Step, Error> {
+        let Proposed { regions, axes, group, before, after, peak, .. } = proposed;
+        let (cost, sent_bytes) = match proposed.exactly_sent {
+            Some(sent) => (Cost::new(proposed.least_us, proposed.received, *peak), sent),
+            None => self.count(proposed)?,
+        };
         let becomes_terms = regions.fill.is_some();
         let moves = Moves::Regions(Box::new(Intersection::clone(regions)));
-        let action = match (received, becomes_terms) {
+        let action = match (cost.received, becomes_terms) {
             (0, false) => Action::Slice(moves),
             (0, true) => Action::ZeroFill(moves),
             (_, _) => Action::Exchange(moves),
@@ -175,10 +228,10 @@ impl Question<'_> {
         Ok(Step {
             axes: axes.clone(),
             group: group.clone(),
-            received_bytes: *received,
-            sent_bytes: 0,
+            received_bytes: cost.received,
+            sent_bytes,
             peak_bytes: *peak,
-            cost_us,
+            cost_us: cost.us,
             before: Arc::clone(before),
             after: Arc::clone(after),
             action: Arc::new(action),
@@ -189,101 +242,90 @@ impl Question<'_> {
         Volume::new(op, [from, to].map(|s| s.max_local_numel() as u64), g, self.item)
     }
 
-    /// Returns the bytes that the worst rank receives in an exchange of overlapping regions, and the cost.
-    fn count(&self, proposed: &Proposed) -> Result<(u64, f64), Error> {
-        let Proposed { regions, peak, group, .. } = proposed;
-        let model = self.network.model;
-        let levels = model.levels();
-        let (mut most, mut us) = (0u64, 0.0f64);
-        let mut traffic: Traffic = SmallVec::from_elem(LevelTraffic::default(), levels.len());
-        let mut add = |heard: &[(usize, usize)]| {
-            let mut received = 0;
-            for (at, &(numel, peers)) in traffic.iter_mut().zip(heard) {
-                let bytes = numel as u64 * self.item;
-                received += bytes;
-                *at = LevelTraffic { bytes: bytes as f64, peers };
-            }
-            most = most.max(received);
-            us = us.max(model.cost_us(&StepTraffic::exchange(&traffic, *peak, Span::Group(group))));
-        };
-        let found = proposed.tally.as_ref().and_then(|tally| tally.by_level(levels, &mut add));
-        if found.is_none() {
-            let (grids, meetings) = (regions.grids(), regions.meetings()?);
-            let mut heard = vec![(0, 0); levels.len()];
+    /// Returns the cost of an exchange of overlapping regions, and the bytes that the worst rank sends.
+    fn count(&self, proposed: &Proposed) -> Result<(Cost, u64), Error> {
+        let Proposed { regions, tally, group, peak, .. } = proposed;
+        let mut worst = Worst::new(self.network.model, self.item, group, *peak);
+        if let Some(senders) = tally.as_ref().and_then(Senders::new)
+            && senders
+                .by_level(self.network.model.levels(), &mut |side, loads| worst.see(side, loads))
+                .is_some()
+        {
+            return Ok(worst.cost());
+        }
+        if let Some(tally) =
+            tally.as_ref().filter(|tally| !regions.one_mesh() && tally.message_count() > MESSAGES)
+        {
+            return self.at_most(tally, worst);
+        }
+        let mut counted = Messages::new(self.network.model, [&regions.from, &regions.to]);
+        if let Some(lines) = regions.lines()? {
             for rank in regions.to.mesh().ranks() {
-                heard.fill((0, 0));
-                regions.pulls(&grids, rank, &meetings, &mut |peer, numel| {
-                    if peer != rank {
-                        let at = &mut heard[model.level_of(rank, peer)];
-                        *at = (at.0 + numel, at.1 + 1);
+                lines.each_request(regions, rank, &mut |of, lens| {
+                    for x in lines.served(regions, rank, of, lens) {
+                        counted.add([x.peer, rank], x.numel);
                     }
                 });
-                add(&heard);
+            }
+        } else if let Some(tally) = tally {
+            tally.messages(&mut |rank, heard| {
+                for &(peer, numel) in heard {
+                    counted.add([peer, rank], numel);
+                }
+            });
+        } else {
+            let (grids, meetings) = (regions.grids(), regions.meetings()?);
+            for rank in regions.to.mesh().ranks() {
+                regions.pulls(&grids, rank, &meetings, &mut |peer, numel| counted.add([peer, rank], numel));
             }
         }
-        Ok((most, us))
+        counted.each(&mut |side, loads| worst.see(side, loads));
+        Ok(worst.cost())
     }
 
-    /// Returns the bytes that the worst rank sends in a step in which regions overlap.
+    /// Returns what an exchange between two meshes costs at most, without a look at its messages.
     ///
-    /// Above [`MESSAGES`] it is an estimate, as if all replicas of a source shared its receivers evenly.
+    /// All data crosses the outermost level. Every holder of a region sends all that is asked of it, or its
+    /// share if holders share; then each request and each stretch may be cut once more.
+    fn at_most(&self, tally: &Tally, mut worst: Worst<'_>) -> Result<(Cost, u64), Error> {
+        let regions = tally.of();
+        let (from, to) = (&regions.from, &regions.to);
+        let sharers: usize = match regions.lines()? {
+            Some(_) => from.replicated_axes().iter().map(|s| s.size).product(),
+            None => 1,
+        };
+        let cuts = 1 + usize::from(sharers > 1);
+        let mut loads: SmallVec<[(usize, usize); 3]> = SmallVec::from_elem((0, 0), self.network.levels());
+        let outermost = loads.len() - 1;
+        tally.each(&mut |seen| {
+            loads[outermost] = (seen.received(), seen.peers() * cuts);
+            worst.see(Direction::In, &loads);
+        });
+        let replicas = to.mesh().size() / to.cutting().map(|s| s.size).product::<usize>();
+        let requests = replicas * tally.most_receivers();
+        let numel = (replicas * from.max_local_numel()).div_ceil(sharers);
+        loads[outermost] = (numel, requests.div_ceil(sharers) + cuts - 1);
+        worst.see(Direction::Out, &loads);
+        Ok(worst.cost())
+    }
+
+    /// Returns the bytes that the worst rank sends in a reduction of regions; other steps know them.
     pub(crate) fn most_sent_of_regions(&self, step: &Step) -> Result<u64, Error> {
         match &*step.action {
-            Action::Slice(Moves::Regions(regions))
-            | Action::ZeroFill(Moves::Regions(regions))
-            | Action::AllGather(Moves::Regions(regions))
-            | Action::AllToAll(Moves::Regions(regions))
-            | Action::Exchange(Moves::Regions(regions)) => self.most_sent_by(regions),
             Action::ReduceScatter(Moves::Regions(regions), reduction)
             | Action::OrderedReduce(Moves::Regions(regions), reduction) => {
                 self.most_sent_to_group(regions, &coalesced(regions.from.mesh(), reduction))
             }
-            Action::Slice(Moves::Modes { .. })
-            | Action::ZeroFill(Moves::Modes { .. })
-            | Action::AllGather(Moves::Modes { .. })
-            | Action::AllToAll(Moves::Modes { .. })
-            | Action::Exchange(Moves::Modes { .. })
+            Action::Slice(_)
+            | Action::ZeroFill(_)
+            | Action::AllGather(_)
+            | Action::AllToAll(_)
+            | Action::Exchange(_)
             | Action::ReduceScatter(Moves::Modes { .. }, _)
             | Action::OrderedReduce(Moves::Modes { .. }, _)
             | Action::AllReduce(_)
             | Action::Transposed(_) => Ok(step.sent_bytes),
         }
-    }
-
-    fn most_sent_by(&self, regions: &Intersection) -> Result<u64, Error> {
-        // Indexed by rank from the lowest on if ranks are dense, else by position in the mesh.
-        let sources = regions.from.mesh();
-        let (low, span) = (sources.min_rank(), sources.world_size() - sources.min_rank());
-        let dense = span / 2 <= sources.size();
-        let mut sent = vec![0u64; if dense { span } else { sources.size() }];
-        let mut add = |rank: usize, peer: usize, numel: usize| {
-            let place = if dense { Some(peer - low) } else { sources.position(peer) };
-            if let (true, Some(at)) = (peer != rank, place) {
-                sent[at] += numel as u64 * self.item;
-            }
-        };
-        match Tally::new(&Arc::new(regions.clone()))? {
-            None => {
-                let (grids, meetings) = (regions.grids(), regions.meetings()?);
-                for rank in regions.to.mesh().ranks() {
-                    regions.pulls(&grids, rank, &meetings, &mut |peer, numel| add(rank, peer, numel));
-                }
-            }
-            Some(tally) if tally.message_count() <= MESSAGES => {
-                tally.messages(&mut |rank, heard| heard.iter().for_each(|&(peer, n)| add(rank, peer, n)));
-            }
-            Some(tally) => {
-                let (mut total, mut worst) = (0u128, 0u64);
-                tally.each_rank(&mut |_, seen| {
-                    let received = seen.received() as u64 * self.item;
-                    total += u128::from(received);
-                    worst = worst.max(received);
-                });
-                let mean = total.div_ceil(sources.size() as u128);
-                return Ok(u64::try_from(mean).unwrap_or(u64::MAX).max(worst));
-            }
-        }
-        Ok(sent.into_iter().max().unwrap_or(0))
     }
 
     /// Returns the bytes of partial values that the worst rank sends to the others of its group.

@@ -260,9 +260,11 @@ impl Ways<'_, '_> {
         if let Some(straight) = &straight
             && self.goes_on()
         {
-            ways.extend(self.by_domain(from, straight)?);
+            ways.extend(self.relays(from, straight)?);
             ways.extend(self.through_shards(from)?);
             ways.extend(self.by_near_sources(from, straight)?);
+            ways.extend(self.by_shared_sources(from, straight)?);
+            ways.extend(self.gathered(from, straight)?);
         }
         let direct: Legs = straight.into_iter().map(Leg::Move).collect();
         ways.push(direct);
@@ -333,7 +335,7 @@ impl Ways<'_, '_> {
         if let Some(known) = self.proposed.iter().find(is) {
             return Ok(Some(Rc::clone(known)));
         }
-        let made = Rc::new(self.q.propose(self.q.intersection(from, to))?);
+        let made = Rc::new(self.q.propose_between(from, to)?);
         self.work = self.work.saturating_add(made.work());
         self.proposed.push(Rc::clone(&made));
         Ok(Some(made))
@@ -385,45 +387,125 @@ impl Ways<'_, '_> {
         if !intersection.one_mesh() || !direct.communicates() || replicated.is_empty() || !straddles {
             return Ok(None);
         }
-        let near = q.propose(intersection.on(q.network.model.levels()))?;
-        self.work = self.work.saturating_add(near.work());
-        Ok(Some(vec![Leg::Move(Rc::new(near))]))
+        let near = q.propose(intersection.on(q.network.model.levels())).map(Some).or_else(no_group)?;
+        self.work = self.work.saturating_add(near.as_ref().map_or(0, Proposed::work));
+        Ok(near.map(|near| vec![Leg::Move(Rc::new(near))]))
     }
 
-    /// Returns a two-step path for a target that is replicated inside domains of the network.
+    /// Returns the path between two meshes that gathers inside the domains of the sources first.
     ///
-    /// Every block enters a domain once, at one of its ranks, and is gathered there.
+    /// For a small tensor, messages over the slow level take longer than a gather of it on the fast ones.
+    fn gathered(&mut self, from: &Sharding, direct: &Proposed) -> Result<Option<Legs>, Error> {
+        let (q, mesh) = (self.q, from.mesh());
+        let top = q.network.levels() - 1;
+        let is_inner = |axis: usize| q.network.level(mesh.known_mode(mesh.known_whole(axis))).0 < top;
+        if mesh == q.to.mesh()
+            || top == 0
+            || !direct.communicates()
+            || !from.cutting().any(|s| is_inner(s.axis))
+        {
+            return Ok(None);
+        }
+        let whole = if let Some(modes) = from.modes() {
+            from.with_modes(modes.iter().map(|&m| match mesh.sub_axis(m) {
+                Some(s) if is_inner(s.axis) => m.map(|_| AxisStride::local(1)),
+                Some(_) | None => m,
+            }))
+        } else {
+            let Some(mut cuts) = cuts_of(from) else { return Ok(None) };
+            cuts.retain(|x| !is_inner(x.sub.axis));
+            Sharding::from_cuts(mesh, from.shape(), cuts, from.partial().iter().copied().collect())?
+        };
+        let last = self.straight(&whole, q.to)?;
+        Ok(last.map(|last| vec![Leg::Share { to: whole }, last]))
+    }
+
+    /// Returns the direct step on one mesh in which all nearest holders of a region share what is asked of it.
+    ///
+    /// `None` if that cannot help: no region has several holders, or none sends more than ranks receive.
+    fn by_shared_sources(&mut self, from: &Sharding, direct: &Proposed) -> Result<Option<Legs>, Error> {
+        let (q, one_mesh) = (self.q, from.mesh() == self.q.to.mesh());
+        if !one_mesh || !direct.communicates() || !direct.may_send_more() || from.replicated_axes().is_empty()
+        {
+            return Ok(None);
+        }
+        let shared = q.intersection(from, q.to).shared(q.network.model.levels())?;
+        let Some(proposed) = shared.map(|regions| q.propose(regions)).transpose().or_else(no_group)? else {
+            return Ok(None);
+        };
+        self.work = self.work.saturating_add(proposed.work());
+        Ok(Some(vec![Leg::Move(Rc::new(proposed))]))
+    }
+
+    /// Returns paths for a replicated target: one copy of each block goes in, and is shared there.
+    ///
+    /// With `A` some of the replicated axes of the target, and `between(A, d)` the target in which `A` also
+    /// splits dim `d`,
+    ///
+    /// ```text
+    /// from --exchange--> between(A, d) --all_gather over A--> to
+    /// ```
+    ///
+    /// Each element then leaves the sources once per remaining replica, and a receiver gets `1 / |A|` of its
+    /// shard from outside. The network decides what `A` may be: the parts of the replicated axes at any
+    /// levels. Of the dims, only those count that are split the most evenly.
     ///
     /// ```text
     /// target    [x 3] over the slow level, replicated over y = 8 inside a domain
     /// between   [x 3][y 8]: each rank of a domain gets one part in 8 of the data the domain needs, from any owner
     /// then      all ranks of the domain gather their parts
     /// ```
-    ///
-    /// The parts split the dim in which they are the most even. `None` if no data comes from beyond a domain,
-    /// or nothing is replicated inside one.
-    fn by_domain(&mut self, from: &Sharding, direct: &Proposed) -> Result<Option<Legs>, Error> {
+    fn relays(&mut self, from: &Sharding, direct: &Proposed) -> Result<Vec<Legs>, Error> {
         let (q, to) = (self.q, self.q.to);
-        if q.network.levels() == 1 || !direct.communicates() || to.is_partial() {
-            return Ok(None);
+        let mut paths = Vec::new();
+        let one_mesh = from.mesh() == to.mesh();
+        if q.is_relayed || !direct.communicates() || to.is_partial() || one_mesh && q.network.levels() == 1 {
+            return Ok(paths);
         }
         let network = Network::new(q.network.model, to.mesh());
-        let inner = network.inner(&to.replicated_axes());
-        if inner.is_empty() {
-            return Ok(None);
-        }
-        let mut best: Option<Sharding> = None;
-        for dim in 0..to.shape().len() {
-            if let Some(parts) = pieces(to, &inner, dim)?
-                && best.as_ref().is_none_or(|b| parts.max_local_numel() < b.max_local_numel())
-            {
-                best = Some(parts);
+        let parts = network.by_level(&to.replicated_axes());
+        let mut levels: SmallVec<[usize; 4]> = parts.iter().map(|part| part.0).collect();
+        levels.sort_unstable();
+        levels.dedup();
+        for chosen in 1..1usize << levels.len() {
+            let is_chosen =
+                |level: usize| levels.iter().position(|&l| l == level).is_some_and(|i| chosen >> i & 1 == 1);
+            let modes = parts.iter().filter(|part| is_chosen(part.0)).map(|part| part.1);
+            let shared = to.mesh().sub_axes_of(modes);
+            let mut between: SmallVec<[Sharding; 4]> = SmallVec::new();
+            for dim in 0..to.shape().len() {
+                // Parts of axes may have no layout.
+                between.extend(pieces(to, &shared, dim).unwrap_or_default());
+            }
+            let least = between.iter().map(Sharding::max_local_numel).min();
+            for parts in between.into_iter().filter(|s| Some(s.max_local_numel()) == least && s != from) {
+                if !self.goes_on() {
+                    return Ok(paths);
+                }
+                if let Some(first) = self.straight(from, &parts).or_else(no_group)? {
+                    paths.push(vec![first, Leg::Share { to: to.clone() }]);
+                }
             }
         }
-        let Some(parts) = best.filter(|parts| parts != from) else { return Ok(None) };
-        let first = self.straight(from, &parts)?.into_iter();
-        Ok(Some(first.chain([Leg::Plan { to: to.clone() }]).collect()))
+        Ok(paths)
     }
+}
+
+/// Returns the cuts of whole axes that a sharding makes; `None` if it has no such form.
+fn cuts_of(s: &Sharding) -> Option<Cuts> {
+    if let Some(cuts) = s.cuts() {
+        return Some(cuts.iter().cloned().collect());
+    }
+    let cut = |(axis, p): (usize, &Placement)| {
+        let (dim, cut) = p.cut(s.mesh().axes()[axis].size())?;
+        Some(AxisCut { dim, sub: s.mesh().known_whole(axis), cut })
+    };
+    Some(s.placements().ok()?.iter().enumerate().filter_map(cut).collect())
+}
+
+/// Returns no candidate if the mesh has no group for it.
+fn no_group<T>(e: Error) -> Result<Option<T>, Error> {
+    if let Error::Sharding(_) = e { Ok(None) } else { Err(e) }
 }
 
 /// Returns the sharding in which the ranks of `subs` split what each of them held of `dim`.
@@ -444,17 +526,7 @@ pub(crate) fn pieces(whole: &Sharding, subs: &[SubAxis], dim: usize) -> Result<O
     if subs.iter().any(|&s| !mesh.is_whole(s)) {
         return Ok(None);
     }
-    let mut cuts: Cuts = match (whole.cuts(), whole.placements()) {
-        (Some(cuts), _) => cuts.iter().cloned().collect(),
-        (None, Err(_)) => return Ok(None),
-        (None, Ok(placements)) => {
-            let cut = |(axis, p): (usize, &Placement)| {
-                let (dim, cut) = p.cut(mesh.axes()[axis].size())?;
-                Some(AxisCut { dim, sub: mesh.known_whole(axis), cut })
-            };
-            placements.iter().enumerate().filter_map(cut).collect()
-        }
-    };
+    let Some(mut cuts) = cuts_of(whole) else { return Ok(None) };
     cuts.extend(subs.iter().map(|&s| AxisCut { dim, sub: s, cut: DimCut::chunks(1, s.size) }));
     let partial = whole.partial().iter().copied().collect();
     let pieces = Sharding::from_cuts(mesh, shape, cuts, partial)?;

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use crate::Error;
 use crate::message::reduce_of;
 use crate::model::codes::Weight;
-use crate::model::load::{Volume, traffic};
+use crate::model::load::{Volume, traffic, traffic_sent};
 use crate::model::totals::Cost;
 use crate::op::StepOp;
 use crate::problem::Question;
@@ -33,9 +33,11 @@ impl Question<'_> {
             }
             StepOp::AllToAll | StepOp::Exchange => {
                 let (before, after) = (codes(&m.before, &m.before), codes(&m.after, &m.before));
-                let x = traffic(weights, &before, &after, b * self.item, self.network.levels());
+                let bytes = b * self.item;
+                let x = traffic(weights, &before, &after, bytes, self.network.levels());
                 let peers: usize = x.iter().map(|x| x.peers).sum();
-                let cost = self.network.cost_of_exchange(&x, volume.peak, &axes);
+                let sent = traffic_sent(weights, &before, &after, &x, bytes);
+                let cost = self.network.cost_of_exchange(&x, sent.as_deref(), volume.peak, &axes);
                 // A rank that receives from all others and keeps a part exchanges equal blocks.
                 let all = peers as u64 + 1 == g && cost.received < b * self.item;
                 (if all { StepOp::AllToAll } else { StepOp::Exchange }, cost)

@@ -16,6 +16,7 @@ use crate::plan::Plan;
 use crate::problem::Question;
 use crate::states::closed_form::{Form, Route};
 use crate::states::ends::Ends;
+use crate::states::system::has_group;
 
 /// The result of comparing routes.
 pub(super) struct Routed {
@@ -130,8 +131,10 @@ pub(crate) fn key(
     let measured = q.measure_all(route, weights)?;
     let totals = Totals::of(measured.iter().map(|x| &x.cost));
     let mut admitted = q.options.admits_peak(totals.peak);
-    if q.options.groups.is_some() {
-        for x in measured.iter().filter(|x| x.op.communicates()) {
+    let talks = || measured.iter().filter(|x| x.op.communicates());
+    admitted &= talks().all(|x| has_group(&route.system.mesh, &x.axes));
+    if q.options.groups.is_some() && admitted {
+        for x in talks() {
             admitted &= q.options.admits_group(&route.system.mesh.group_of_modes(&x.axes)?);
         }
     }

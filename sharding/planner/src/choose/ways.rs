@@ -100,7 +100,7 @@ fn least(q: &Question<'_>, way: &[Leg]) -> u64 {
             }
             Leg::Move(p) => (picoseconds_below(p.least_us), p.received, p.peak),
             // A segment that is still to be planned has no bound.
-            Leg::Plan { .. } | Leg::Local { .. } => (0, 0, 0),
+            Leg::Plan { .. } | Leg::Share { .. } | Leg::Local { .. } => (0, 0, 0),
         };
         least = match q.options.objective {
             Objective::Time => least.saturating_add(time),
@@ -114,32 +114,38 @@ fn least(q: &Question<'_>, way: &[Leg]) -> u64 {
 fn work_to_count(q: &Question<'_>, leg: &Leg) -> u64 {
     match leg {
         Leg::Move(proposed) => proposed.work_to_count(q.options.model.levels()),
-        Leg::Step(_) | Leg::Plan { .. } | Leg::Local { .. } => 0,
+        Leg::Step(_) | Leg::Plan { .. } | Leg::Share { .. } | Leg::Local { .. } => 0,
     }
 }
 
 /// The segments of paths that are separate problems, each solved once.
 #[derive(Default)]
 pub(super) struct Parts {
-    answered: Vec<Plan>,
+    /// Plans, and whether their sources were relayed.
+    answered: Vec<(bool, Plan)>,
 }
 
 impl Parts {
     /// Returns the effort of all of them.
     pub(super) fn effort(&self) -> Effort {
-        self.answered.iter().fold(Effort::default(), |all, plan| all.and(plan.effort))
+        self.answered.iter().fold(Effort::default(), |all, (_, plan)| all.and(plan.effort))
     }
 
-    /// Returns the steps of a path; `None` if a segment that must be local communicates.
+    /// Returns the steps of a path; `None` if a segment that must be local communicates, or has no plan.
     pub(super) fn resolve(&mut self, q: &Question<'_>, way: &[Leg]) -> Result<Option<Vec<Step>>, Error> {
         let mut steps: Vec<Step> = Vec::with_capacity(way.len());
         for leg in way {
             match leg {
                 Leg::Step(step) => steps.push(Step::clone(step)),
                 Leg::Move(proposed) => steps.push(q.counted(proposed)?),
-                Leg::Plan { to } => steps.extend(self.part(q, &steps, to)?.steps.iter().cloned()),
+                Leg::Plan { to } => steps.extend(self.part(q, &steps, to, false)?.steps.iter().cloned()),
+                Leg::Share { to } => match self.part(q, &steps, to, true) {
+                    // The mesh may have no group for it.
+                    Err(Error::Sharding(_)) => return Ok(None),
+                    part => steps.extend(part?.steps.iter().cloned()),
+                },
                 Leg::Local { to } => {
-                    let part = self.part(q, &steps, to)?;
+                    let part = self.part(q, &steps, to, false)?;
                     if part.received_bytes > 0 {
                         return Ok(None);
                     }
@@ -151,17 +157,25 @@ impl Parts {
     }
 
     /// Returns the plan from the sharding after `steps`.
-    fn part(&mut self, q: &Question<'_>, steps: &[Step], to: &Sharding) -> Result<&Plan, Error> {
+    fn part(
+        &mut self,
+        q: &Question<'_>,
+        steps: &[Step],
+        to: &Sharding,
+        is_relayed: bool,
+    ) -> Result<&Plan, Error> {
         let from = steps.last().map_or(q.from, |s| &s.after);
-        let known = self.answered.iter().position(|plan| *plan.from == *from && *plan.to == *to);
-        let at = if let Some(at) = known {
+        let is =
+            |(relayed, plan): &(bool, Plan)| *relayed == is_relayed && *plan.from == *from && *plan.to == *to;
+        let at = if let Some(at) = self.answered.iter().position(is) {
             at
         } else {
             let options = q.options.without_limits();
-            let part = choose::plan_straight(&Question::checked(&options, from, to, q.dtype)?)?;
-            self.answered.push(part);
+            let mut part = Question::checked(&options, from, to, q.dtype)?;
+            part.is_relayed = is_relayed;
+            self.answered.push((is_relayed, choose::plan_straight(&part)?));
             self.answered.len() - 1
         };
-        Ok(&self.answered[at])
+        Ok(&self.answered[at].1)
     }
 }

@@ -23,12 +23,12 @@ use crate::model::codes::{Code, NOWHERE, Weight};
 use crate::op::StepOp;
 use reshard_sharding::{GroupPattern, Mesh};
 
-/// The traffic that one rank receives over one level of the network.
+/// The traffic of one rank over one level of the network, in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LevelTraffic {
-    /// Received bytes.
+    /// Bytes that a rank receives, or sends.
     pub bytes: f64,
-    /// Number of sending ranks.
+    /// Number of ranks at the other end.
     pub peers: usize,
 }
 
@@ -38,7 +38,7 @@ pub(crate) type Traffic = SmallVec<[LevelTraffic; 3]>;
 /// For one rank, the number of group members in its domain of each level.
 pub(crate) type DomainSizes = SmallVec<[usize; 3]>;
 
-/// The load of the worst rank of a communicating step: the whole input of a [`CostModel`](super::CostModel).
+/// The load of one rank of a communicating step in one direction: the whole input of a [`CostModel`](super::CostModel).
 ///
 /// If domains of the network split a group unevenly, its ranks bear different loads. The step then costs as
 /// much as the most expensive of them.
@@ -47,7 +47,7 @@ pub struct StepTraffic<'a> {
     op: StepOp,
     traffic: &'a [LevelTraffic],
     span: Span<'a>,
-    received: u64,
+    bytes: u64,
     peak: u64,
 }
 
@@ -64,21 +64,21 @@ impl<'a> StepTraffic<'a> {
         self.op
     }
 
-    /// Returns the traffic that the worst rank receives over each level, from the inside out.
+    /// Returns the traffic of the worst rank over each level in one direction, from the inside out.
     pub fn traffic(&self) -> &[LevelTraffic] {
         self.traffic
     }
 
-    /// Returns the number of ranks from which it receives.
+    /// Returns the number of ranks from which it receives, or to which it sends.
     ///
     /// Collectives go level by level, so this may be far less than the group.
     pub fn peers(&self) -> usize {
         self.traffic.iter().map(|t| t.peers).sum()
     }
 
-    /// Returns the bytes that the worst rank receives.
-    pub fn received_bytes(&self) -> u64 {
-        self.received
+    /// Returns the bytes that the worst rank receives, or sends.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Returns the most bytes that it holds: the input and output of the step, and its staging.
@@ -104,22 +104,22 @@ impl<'a> StepTraffic<'a> {
         }
     }
 
-    /// Returns the load of counted traffic: received and held bytes, and the bytes over each level.
+    /// Returns the load of counted traffic: moved and held bytes, and the bytes over each level.
     #[inline]
     pub(crate) fn counted(
         op: StepOp,
         traffic: &'a [LevelTraffic],
-        [received, peak]: [u64; 2],
+        [bytes, peak]: [u64; 2],
         span: Span<'a>,
     ) -> StepTraffic<'a> {
-        StepTraffic { op, traffic, span, received, peak }
+        StepTraffic { op, traffic, span, bytes, peak }
     }
 
     /// Returns the load of an exchange of counted traffic.
     #[inline]
     pub(crate) fn exchange(traffic: &'a [LevelTraffic], peak: u64, span: Span<'a>) -> StepTraffic<'a> {
-        let received = traffic.iter().map(|x| x.bytes).sum::<f64>() as u64;
-        StepTraffic { op: StepOp::Exchange, traffic, span, received, peak }
+        let bytes = traffic.iter().map(|x| x.bytes).sum::<f64>() as u64;
+        StepTraffic { op: StepOp::Exchange, traffic, span, bytes, peak }
     }
 }
 
@@ -186,7 +186,7 @@ impl Volume {
     }
 }
 
-/// Returns bytes and peers of the worst rank at each level, in an exchange with targets of `bytes`.
+/// Returns bytes and peers of the worst receiver at each level, in an exchange with targets of `bytes`.
 ///
 /// The digits go from codes `f` to `g`. A digit that changes its position is *free* if no digit takes over
 /// that position (every value is another peer). Otherwise it is *forced* (some rank's value is not its own).
@@ -196,37 +196,136 @@ impl Volume {
 /// X_l = bytes (1 - 1 / prod_{k > l} free_k);   r_l = X_{l-1} - X_l for l > F,   r_F = bytes - X_F,   0 below F
 /// ```
 pub(crate) fn traffic(weights: &[Weight], f: &[Code], g: &[Code], bytes: u64, levels: usize) -> Traffic {
-    let mut taken = [0u64; 4];
-    for &c in g {
-        taken[usize::from(c >> 6)] |= 1 << (c & 63);
-    }
-    let mut free: SmallVec<[u64; 3]> = SmallVec::from_elem(1, levels);
-    let mut forced: Option<usize> = None;
+    let taken = Taken::new(g);
+    let mut peers = Peers::new(levels);
     for d in 0..f.len() {
-        if f[d] >= NOWHERE || f[d] == g[d] {
-            continue;
+        if f[d] < NOWHERE && f[d] != g[d] {
+            peers.add(weights[d], taken.holds(f[d]));
         }
-        if taken[usize::from(f[d] >> 6)] >> (f[d] & 63) & 1 == 1 {
-            forced = forced.max(Some(weights[d].level));
+    }
+    peers.traffic(bytes)
+}
+
+/// Returns the same for the worst sender, if it bears more than the worst receiver at any level.
+///
+/// A sender's digit is the receiver's digit that takes over its position. If it was replicated and takes a
+/// position, it is the one at the end of that chain, unless its own value is nearer. So a receiver's digit
+/// that no digit of the sender reads is free, and one that another digit reads is forced. If all digits that
+/// change are of one level, the two directions bear the same.
+pub(crate) fn traffic_sent(
+    weights: &[Weight],
+    f: &[Code],
+    g: &[Code],
+    received: &[LevelTraffic],
+    bytes: u64,
+) -> Option<Traffic> {
+    let n = f.len();
+    let of_levels = (0..n).filter(|&d| f[d] != g[d]).fold(0u64, |mask, d| mask | 1 << weights[d].level);
+    if of_levels.count_ones() < 2 {
+        return None;
+    }
+    let reader = |codes: &[Code], c: Code| (0..n).find(|&e| codes[e] == c);
+    let mut peers = Peers::new(received.len());
+    // Digits of the receiver that are read, and heads that keep their own value, as bits.
+    let (mut read, mut near, mut free) = (0u64, 0u64, 1u64);
+    for d in (0..n).filter(|&d| f[d] != g[d] && f[d] >= NOWHERE) {
+        let (mut tail, mut outermost) = (d, None);
+        while let Some(e) = (g[tail] < NOWHERE).then(|| reader(f, g[tail])).flatten() {
+            outermost = outermost.max(Some(weights[e].level));
+            tail = e;
+        }
+        if outermost.is_none_or(|level| weights[d].level <= level) {
+            read |= 1 << tail;
+            if tail != d {
+                peers.add(weights[tail], true);
+            }
         } else {
-            free[weights[d].level] *= weights[d].radix;
+            (read, near) = (read | 1 << d, near | 1 << d);
         }
     }
-    let mut out = Traffic::new();
-    let (mut within, mut beyond) = (1usize, free.iter().product::<u64>());
-    let mut inner = bytes / beyond;
-    for l in 0..levels {
-        let before = within;
-        within *= free[l] as usize;
-        beyond /= free[l];
-        let outer = if free[l] == 1 { inner } else { bytes / beyond };
-        let (bytes, peers) = match forced {
-            Some(f) if l < f => (0.0, 0),
-            Some(f) if l == f => (outer as f64, within),
-            Some(_) | None => ((outer - inner) as f64, within - before),
-        };
-        out.push(LevelTraffic { bytes, peers });
-        inner = outer;
+    for d in 0..n {
+        if f[d] == g[d] {
+            read |= 1 << d;
+        } else if f[d] < NOWHERE {
+            match reader(g, f[d]) {
+                Some(by) => {
+                    read |= 1 << by;
+                    // A sender that has the value of such a head is as near as its receiver.
+                    if near >> by & 1 == 0 {
+                        peers.add(weights[by], true);
+                    }
+                }
+                None => free *= weights[d].radix,
+            }
+        }
     }
-    out
+    for d in (0..n).filter(|&d| read >> d & 1 == 0) {
+        peers.add(weights[d], false);
+    }
+    let sent = peers.traffic(bytes / free * peers.free());
+    let bears_more = sent.iter().zip(received).any(|(s, r)| s.bytes > r.bytes || s.peers > r.peers);
+    bears_more.then_some(sent)
+}
+
+/// The positions that digits occupy, as bits.
+struct Taken([u64; 4]);
+
+impl Taken {
+    fn new(codes: &[Code]) -> Taken {
+        let mut taken = [0u64; 4];
+        for &c in codes {
+            taken[usize::from(c >> 6)] |= 1 << (c & 63);
+        }
+        Taken(taken)
+    }
+
+    fn holds(&self, c: Code) -> bool {
+        self.0[usize::from(c >> 6)] >> (c & 63) & 1 == 1
+    }
+}
+
+/// The ranks at the other end of one rank's messages: values of free digits, by level.
+struct Peers {
+    free: SmallVec<[u64; 3]>,
+    /// The outermost level of a forced digit.
+    forced: Option<usize>,
+}
+
+impl Peers {
+    fn new(levels: usize) -> Peers {
+        Peers { free: SmallVec::from_elem(1, levels), forced: None }
+    }
+
+    fn add(&mut self, digit: Weight, is_forced: bool) {
+        if is_forced {
+            self.forced = self.forced.max(Some(digit.level));
+        } else {
+            self.free[digit.level] *= digit.radix;
+        }
+    }
+
+    fn free(&self) -> u64 {
+        self.free.iter().product()
+    }
+
+    /// Returns the traffic of `bytes` that all of them have in equal parts.
+    fn traffic(&self, bytes: u64) -> Traffic {
+        let mut out = Traffic::new();
+        let (mut within, mut beyond) = (1usize, self.free());
+        let mut inner = bytes / beyond;
+        for (l, &free) in self.free.iter().enumerate() {
+            let before = within;
+            within *= free as usize;
+            beyond /= free;
+            let outer = if free == 1 { inner } else { bytes / beyond };
+            let (bytes, peers) = match self.forced {
+                Some(f) if l < f => (0.0, 0),
+                Some(f) if l == f => (outer as f64, within),
+                Some(_) | None => ((outer - inner) as f64, within - before),
+            };
+            out.push(LevelTraffic { bytes, peers });
+            inner = outer;
+        }
+        out
+    }
 }

@@ -9,6 +9,7 @@
 //! another one, and [`check_cost_model`](crate::check_cost_model) tests it.
 
 pub(crate) mod codes;
+pub(crate) mod exchange;
 pub(crate) mod load;
 pub(crate) mod network;
 pub(crate) mod topology;
@@ -33,7 +34,7 @@ pub struct Level {
     pub ranks: Option<usize>,
     /// Time of one message round in microseconds.
     pub latency_us: f64,
-    /// Bandwidth into a rank in gigabytes (10^9 bytes) per second.
+    /// Bandwidth of a rank in each direction, in gigabytes (10^9 bytes) per second.
     pub gbytes_per_s: f64,
 }
 

@@ -10,8 +10,7 @@
 //! positions do, and all of the above holds for positions. Otherwise a digit has the outermost level at which
 //! two of its values differ anywhere, and nests with no domain.
 
-use reshard_layout::InlineVec;
-use reshard_layout::{AxisStride, Mode, Modes};
+use reshard_layout::{AxisStride, Mode};
 use smallvec::SmallVec;
 
 use crate::Error;
@@ -149,20 +148,14 @@ impl<'a> Network<'a> {
         level
     }
 
-    /// Returns the parts of sub-axes that stay inside a domain of some level below the last.
-    pub(crate) fn inner(&self, subs: &[SubAxis]) -> InlineVec<SubAxis, 4> {
+    /// Returns sub-axes cut at the ends of domains, each part with its level.
+    pub(crate) fn by_level(&self, subs: &[SubAxis]) -> SmallVec<[(usize, Mode<AxisStride>); 8]> {
         let cuts = self.cuts();
-        let mut inner: Modes<AxisStride> = Modes::new();
+        let mut parts = SmallVec::new();
         for whole in subs.iter().map(|&s| self.mesh.known_mode(s)) {
             let inside = |c: &&AxisStride| c.axis() == whole.stride.axis() && c.step() > whole.stride.step();
             let mut ends: SmallVec<[i64; 8]> = cuts.iter().filter(inside).map(|c| c.step()).collect();
             ends.sort_unstable_by(|a, b| b.cmp(a));
-            let mut keep = |part: Mode<AxisStride>| {
-                let (level, nests) = self.level(part);
-                if nests && level + 1 < self.levels() {
-                    inner.push(part);
-                }
-            };
             // Domains that do not nest with the sub-axis split no digit of it.
             let mut rest = whole;
             for end in ends {
@@ -170,13 +163,13 @@ impl<'a> Network<'a> {
                     && end % rest.stride.step() == 0
                     && let Some((low, high)) = rest.cut(end / rest.stride.step())
                 {
-                    keep(high);
+                    parts.push((self.level(high).0, high));
                     rest = low;
                 }
             }
-            keep(rest);
+            parts.push((self.level(rest).0, rest));
         }
-        self.mesh.sub_axes_of(inner.iter().copied())
+        parts
     }
 
     /// Returns the weights of digits for bounds: see [`inside_one_domain`].
@@ -259,14 +252,20 @@ impl<'a> Network<'a> {
         Cost::new(us, volume.received, volume.peak)
     }
 
-    /// Returns the cost of an exchange of counted traffic.
+    /// Returns the cost of an exchange: that of the worst receiver, or of the worst sender if it bears more.
     pub(crate) fn cost_of_exchange(
         &self,
-        traffic: &[LevelTraffic],
+        received: &[LevelTraffic],
+        sent: Option<&[LevelTraffic]>,
         peak: u64,
         axes: &[Mode<AxisStride>],
     ) -> Cost {
-        let load = StepTraffic::exchange(traffic, peak, Span::Axes { mesh: self.mesh, modes: axes });
-        Cost::new(self.model.cost_us(&load), load.received_bytes(), peak)
+        let span = Span::Axes { mesh: self.mesh, modes: axes };
+        let load = StepTraffic::exchange(received, peak, span);
+        let mut us = self.model.cost_us(&load);
+        if let Some(sent) = sent {
+            us = us.max(self.model.cost_us(&StepTraffic::exchange(sent, peak, span)));
+        }
+        Cost::new(us, load.bytes(), peak)
     }
 }

@@ -28,6 +28,7 @@ use smallvec::SmallVec;
 use crate::Error;
 use crate::model::Level;
 use crate::regions::grid::Grid;
+use crate::regions::lines::Lines;
 use crate::regions::partition::Partition;
 use crate::regions::spread::Spread;
 use reshard_sharding::Coordinate;
@@ -49,6 +50,9 @@ pub(crate) struct Intersection {
     domain_sizes: SmallVec<[usize; 2]>,
     /// The split of missing data among several replicas; `None` if it comes from one.
     pub(crate) spread: Option<Spread>,
+    /// `true` if the holders of a region share what is asked of it.
+    shares: bool,
+    lines: Arc<OnceLock<Option<Lines>>>,
     partitions: Arc<OnceLock<Partitions>>,
 }
 
@@ -58,6 +62,12 @@ pub(crate) enum Share {
     All,
     /// One of the parts that a [`Spread`] makes.
     Part(usize),
+    /// These rows of one dim of the overlap.
+    Rows {
+        dim: usize,
+        start: usize,
+        len: usize,
+    },
 }
 
 /// The regions of every dim of both sides.
@@ -80,6 +90,8 @@ impl Intersection {
             fill: None,
             domain_sizes: SmallVec::new(),
             spread: None,
+            shares: false,
+            lines: Arc::default(),
             partitions: Arc::default(),
         }
     }
@@ -95,9 +107,29 @@ impl Intersection {
         Intersection { spread: Some(spread), ..self }
     }
 
+    /// Returns the same, but the nearest holders of a region share what is asked of it.
+    ///
+    /// `None` if no region has several holders.
+    pub(crate) fn shared(self, levels: &[Level]) -> Result<Option<Intersection>, Error> {
+        let shared = Intersection { shares: true, lines: Arc::default(), ..self.on(levels) };
+        Ok(shared.lines()?.is_some().then_some(shared))
+    }
+
+    /// Returns the lines by which holders share; `None` if they do not.
+    pub(crate) fn lines(&self) -> Result<Option<&Lines>, Error> {
+        if !self.shares {
+            return Ok(None);
+        }
+        if let Some(known) = self.lines.get() {
+            return Ok(known.as_ref());
+        }
+        let made = Lines::new(self)?;
+        Ok(self.lines.get_or_init(|| made).as_ref())
+    }
+
     /// Returns `true` if a source may be another replica than the one at the receiver's coordinates.
     pub(crate) fn picks_replicas(&self) -> bool {
-        !self.domain_sizes.is_empty()
+        self.shares || !self.domain_sizes.is_empty()
     }
 
     /// Returns the ranks per domain of each inner level, if sources are near.
@@ -238,6 +270,11 @@ impl Intersection {
     /// Returns the digits of axes that become partial which source and receiver have in common.
     pub(crate) fn anchors(&self) -> &[Mode<AxisStride>] {
         &self.anchors
+    }
+
+    /// Returns the digits that become partial and were replicated, of which only value 0 receives.
+    pub(crate) fn embeds(&self) -> &[Mode<AxisStride>] {
+        &self.embeds
     }
 
     pub(crate) fn local_len(s: &Sharding, rank: usize) -> Result<usize, Error> {

@@ -23,9 +23,11 @@
 use smallvec::SmallVec;
 
 use crate::Error;
+use crate::bounds::cut::LowerBoundCut;
 use crate::bounds::need as element;
-use crate::model::MinTraffic;
 use crate::model::network::Network;
+use crate::model::{Level, MinTraffic};
+use crate::regions::cuts::{Sides, are_apart, crossings, domain_sizes, spreads};
 use crate::regions::grid::Grid;
 use crate::regions::intersection::Intersection;
 use reshard_layout::{AxisStride, Mode, Modes};
@@ -35,7 +37,21 @@ use reshard_sharding::{PartialAxis, Sharding};
 /// The traffic needed from beyond each level, from the inside out.
 pub(crate) type Needs = SmallVec<[MinTraffic; 3]>;
 
-/// Returns the needs of every level.
+/// Needs in one way or several, each of which is a bound.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Needed {
+    pub(crate) ways: SmallVec<[Needs; 1]>,
+    /// The cut that takes the longest, between two meshes.
+    pub(crate) cut: Option<LowerBoundCut>,
+}
+
+impl Needed {
+    pub(crate) fn one(needs: Needs) -> Needed {
+        Needed { ways: SmallVec::from_iter([needs]), cut: None }
+    }
+}
+
+/// Returns the needs of every level, in one way or several, each of which is a bound.
 ///
 /// Where some axis does not nest with the network's domains, there is only the innermost level.
 pub(crate) fn needs(
@@ -43,14 +59,13 @@ pub(crate) fn needs(
     from: &Sharding,
     to: &Sharding,
     item: u64,
-) -> Result<Needs, Error> {
+) -> Result<Needed, Error> {
+    if from.mesh() != to.mesh() {
+        return between_meshes(network.model.levels(), from, to, item);
+    }
     let meetings = Intersection::new(from, to).meetings()?;
     let lengths = lengths(to)?;
-    let mut needs = SmallVec::new();
-    if from.mesh() != to.mesh() {
-        needs.push(MinTraffic::bytes(between_meshes(from, to)? * item as f64));
-        return Ok(needs);
-    }
+    let mut needs = Needs::new();
     let mesh = from.mesh();
     let axes: SmallVec<[(usize, bool); 8]> =
         mesh.whole_axes().map(|a| network.level(mesh.known_mode(a))).collect();
@@ -64,18 +79,79 @@ pub(crate) fn needs(
         let seen = Readers { from, to, axes: outer.collect() };
         needs.push(seen.need(&meetings, &lengths, item));
     }
-    Ok(needs)
+    Ok(Needed::one(needs))
 }
 
 /// Returns the number of indices of each region, by dim.
-fn lengths(s: &Sharding) -> Result<Vec<Vec<u64>>, Error> {
+pub(super) fn lengths(s: &Sharding) -> Result<Vec<Vec<u64>>, Error> {
     let grid = Grid::new(s);
     let length = |dim, i| Ok(grid.intervals(dim, i)?.iter().map(|x| x.len as u64).sum());
     (0..grid.dims.len()).map(|dim| (0..grid.regions(dim)).map(|i| length(dim, i)).collect()).collect()
 }
 
-/// Returns the elements that the worst rank needs at least, between two meshes.
-fn between_meshes(from: &Sharding, to: &Sharding) -> Result<f64, Error> {
+/// Returns the needs of every level between two meshes: of all cuts, and of each direction with its spread.
+///
+/// What one rank sends says nothing about the messages of another. So the spread of a region at one level is
+/// a need of its own.
+fn between_meshes(levels: &[Level], from: &Sharding, to: &Sharding, item: u64) -> Result<Needed, Error> {
+    let none: Needs = levels.iter().map(|_| MinTraffic::bytes(0.0)).collect();
+    if to.is_partial() {
+        return Ok(Needed::one(none));
+    }
+    let sides = Sides::new(from, to)?;
+    let (mut all, mut into, mut out) = (none.clone(), none.clone(), none);
+    let mut cut: Option<LowerBoundCut> = None;
+    for x in crossings(levels, &sides) {
+        let rate: f64 = levels[x.level..].iter().map(|l| l.gbytes_per_s).sum();
+        let (bytes, gbytes_per_s) = (x.numel * item, rate * x.ranks as f64);
+        let us = bytes as f64 / (gbytes_per_s * 1e3);
+        if cut.is_none_or(|worst| worst.us < us) {
+            cut = Some(LowerBoundCut { cut: x.cut, level: x.level, bytes, gbytes_per_s, us });
+        }
+        let bytes = x.numel as f64 / x.ranks as f64 * item as f64;
+        for needs in [&mut all, if x.cut.is_into() { &mut into } else { &mut out }] {
+            needs[x.level].bytes = needs[x.level].bytes.max(bytes);
+        }
+    }
+    if from.is_partial() {
+        all[0].bytes = all[0].bytes.max(received_between_meshes(from, to)? * item as f64);
+    }
+    let (spreads, sizes) = (spreads(levels, &sides), domain_sizes(levels, &sides));
+    let known = |need: &MinTraffic| 1 + u64::from(need.bytes > 0.0);
+    for needs in [&mut all, &mut into, &mut out] {
+        for (need, &domain_size) in needs.iter_mut().zip(&sizes) {
+            (need.domains, need.domain_size) = (known(need), domain_size);
+        }
+    }
+    let mut ways: SmallVec<[Needs; 1]> = SmallVec::from_iter([all]);
+    for of_rank in &spreads.into {
+        let mut needs = into.clone();
+        for (need, &domains) in needs.iter_mut().zip(of_rank) {
+            // What comes from further out comes to another rank.
+            *need = if domains > 1 { MinTraffic { domains, ..*need } } else { MinTraffic::bytes(0.0) };
+        }
+        ways.push(needs);
+    }
+    // If all that a rank sends goes as far, it bears the messages of all levels. Otherwise another rank may
+    // have those that go further out.
+    if are_apart(levels, &sides) {
+        let mut needs = out.clone();
+        for (need, &domains) in needs.iter_mut().zip(&spreads.out) {
+            need.domains = need.domains.max(domains);
+        }
+        ways.push(needs);
+    }
+    for (level, &domains) in spreads.out.iter().enumerate().filter(|x| *x.1 > 1) {
+        let mut needs = out.clone();
+        needs[level].domains = needs[level].domains.max(domains);
+        needs.iter_mut().skip(level + 1).for_each(|need| *need = MinTraffic::bytes(0.0));
+        ways.push(needs);
+    }
+    Ok(Needed { ways, cut })
+}
+
+/// Returns the elements that the worst rank receives at least, between two meshes.
+pub(crate) fn received_between_meshes(from: &Sharding, to: &Sharding) -> Result<f64, Error> {
     if to.is_partial() {
         return Ok(0.0);
     }
@@ -365,7 +441,7 @@ mod tests {
                     if from == to || (n > 2 && (i + 3 * j) % 7 > 0) {
                         continue;
                     }
-                    let fast = needs(&network, from, to, 1).unwrap();
+                    let fast = needs(&network, from, to, 1).unwrap().ways.remove(0);
                     assert_eq!(fast.len(), 2);
                     for (need, domain) in fast.iter().zip([1, inner]) {
                         let slow = slow(from, to, domain);

@@ -69,16 +69,20 @@ impl Spread {
         let runs = shared(source, receiver);
         let len = runs.iter().map(|r| r.len * r.count).sum();
         let part = chunk(len, self.parts(), part);
-        let (mut before, mut kept) = (0, Vec::new());
-        for run in &runs {
-            let len = run.len * run.count;
-            let low = part.start.clamp(before, before + len) - before;
-            let high = (part.start + part.len).clamp(before, before + len) - before;
-            before += len;
-            within(run, low, high, &mut kept);
-        }
-        kept
+        rows(&runs, part.start, part.len)
     }
+}
+
+/// Returns the rows `start .. start + rows` of the elements of some runs.
+pub(crate) fn rows(runs: &[Run], start: usize, rows: usize) -> Vec<Run> {
+    let (mut before, mut kept) = (0, Vec::new());
+    for run in runs {
+        let len = run.len * run.count;
+        let [low, high] = [start, start + rows].map(|x| x.clamp(before, before + len) - before);
+        before += len;
+        within(run, low, high, &mut kept);
+    }
+    kept
 }
 
 /// Adds the elements `low..high` of regular runs, in their order, to `kept`.

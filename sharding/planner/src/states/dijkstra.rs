@@ -115,6 +115,9 @@ fn digits(mut n: usize, radices: &[usize]) -> Vec<usize> {
     out
 }
 
+/// Bytes and peers of a rank over each level, in one direction.
+type Load = Vec<(f64, usize)>;
+
 /// Every rank and every cell of the sites by its digits.
 struct Space {
     ranks: Vec<Vec<usize>>,
@@ -179,30 +182,44 @@ fn cost(
             }
         }
         StepOp::Exchange | StepOp::AllToAll => {
-            let (mut worst_us, mut worst_bytes) = (0.0f64, 0);
+            // A replicated digit that takes a site has the value of the digit at the end of the chain of those
+            // that make room, unless it is further out than all of these.
+            let read = |d: usize| {
+                let next = |e: usize| match b[e] {
+                    Stand::At(p) => (0..a.len()).find(|&x| x != e && a[x] == Stand::At(p)),
+                    Stand::Everywhere | Stand::Partial => None,
+                };
+                let chain: Vec<usize> = core::iter::successors(Some(d), |&e| next(e)).skip(1).collect();
+                let outermost = chain.iter().map(|&e| v.levels[e]).max();
+                chain.last().copied().filter(|_| outermost.is_some_and(|l| v.levels[d] <= l)).unwrap_or(d)
+            };
+            let reads: Vec<usize> =
+                (0..a.len()).map(|d| if a[d] == Stand::Everywhere { read(d) } else { d }).collect();
+            let mut loads: [BTreeMap<&Vec<usize>, Load>; 2] = [BTreeMap::new(), BTreeMap::new()];
             for me in &space.ranks {
                 let mut peers: BTreeMap<Vec<usize>, u64> = BTreeMap::new();
                 for cell in space.cells.iter().filter(|cell| holds(b, me, cell)) {
-                    // The nearest owner: every digit that need not differ is that of the receiver.
                     let source: Vec<usize> = (0..me.len())
                         .map(|d| match a[d] {
                             Stand::At(p) => cell[p],
-                            Stand::Everywhere | Stand::Partial => me[d],
+                            Stand::Everywhere | Stand::Partial => me[reads[d]],
                         })
                         .collect();
                     *peers.entry(source).or_default() += each * item;
                 }
-                let mut traffic = vec![(0.0, 0); levels];
-                let mut bytes = 0;
                 for (peer, n) in &peers {
-                    if let Some(l) = level(peer, me) {
-                        traffic[l] = (traffic[l].0 + *n as f64, traffic[l].1 + 1);
-                        bytes += n;
+                    let peer = space.ranks.iter().find(|rank| *rank == peer).expect("a rank");
+                    let Some(l) = level(peer, me) else { continue };
+                    for (loads, rank) in loads.iter_mut().zip([me, peer]) {
+                        let at = &mut loads.entry(rank).or_insert(vec![(0.0, 0); levels])[l];
+                        *at = (at.0 + *n as f64, at.1 + 1);
                     }
                 }
-                worst_us = worst_us.max(exchange_us(topology, &traffic));
-                worst_bytes = worst_bytes.max(bytes);
             }
+            let worst_us =
+                loads.iter().flat_map(BTreeMap::values).map(|x| exchange_us(topology, x)).fold(0.0, f64::max);
+            let received = |x: &Load| x.iter().map(|at| at.0).sum::<f64>() as u64;
+            let worst_bytes = loads[0].values().map(received).max().unwrap_or(0);
             (ps(worst_us), worst_bytes)
         }
     }

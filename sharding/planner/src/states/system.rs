@@ -270,3 +270,8 @@ pub(crate) fn is_local([from, to]: [Place; 2]) -> bool {
     let becomes_terms = || from.position().is_some() && to.is_partial() && !to.is_average();
     from == to || from == Place::REPLICATED || becomes_terms()
 }
+
+/// Returns `true` if the ranks along some modes are a group; digits of a hierarchical axis may be none.
+pub(crate) fn has_group(mesh: &Mesh, modes: &[Mode<AxisStride>]) -> bool {
+    mesh.axes().iter().all(|a| a.layout().flat().len() <= 1) || mesh.group_of_modes(modes).is_ok()
+}

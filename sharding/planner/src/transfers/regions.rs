@@ -9,6 +9,7 @@ use crate::message::{Block, Message, Phase};
 use crate::regions::grid::Grid;
 use crate::regions::intersection::{Intersection, Share};
 use crate::regions::partition::{Shares, Side};
+use crate::regions::spread::rows;
 use crate::step::Reduction;
 use reshard_sharding::Coordinate;
 use reshard_sharding::Sharding;
@@ -40,6 +41,17 @@ impl Intersection {
         let parts = &self.partitions()?.source;
         let shares: Vec<Shares> =
             parts.iter().zip(&region.dims).map(|(part, list)| part.shares(list, Side::Source)).collect();
+        if let Some(lines) = self.lines()? {
+            for_each_choice(&shares, &mut |regions, runs| {
+                let lens: SmallVec<[usize; 4]> = runs.iter().map(|runs| numel(runs)).collect();
+                for x in lines.served(self, rank, regions, &lens) {
+                    let blocks = self.blocks_of(x.share, runs, [x.peer, rank])?;
+                    messages.push(Message { peer: x.peer, blocks });
+                }
+                Ok(())
+            })?;
+            return Ok(messages);
+        }
         for_each_choice(&shares, &mut |regions, runs| {
             let Some(own) = self.source_of(&source, rank, regions) else { return Ok(()) };
             for peer in self.senders(own, rank) {
@@ -61,23 +73,18 @@ impl Intersection {
         [sender, receiver]: [usize; 2],
     ) -> Result<InlineVec<Block, 1>, Error> {
         let shapes = [self.from.local_shape(sender)?, self.to.local_shape(receiver)?];
-        let of_part = match (share, &self.spread) {
+        let part = match (share, &self.spread) {
             (Share::Part(part), Some(spread)) => {
                 let dim = spread.dim;
-                Some((
-                    dim,
-                    spread.runs(
-                        &self.from.region(sender)?.dims[dim],
-                        &self.to.region(receiver)?.dims[dim],
-                        part,
-                    ),
-                ))
+                let [of, by] = [&self.from.region(sender)?.dims[dim], &self.to.region(receiver)?.dims[dim]];
+                Some((dim, spread.runs(of, by, part)))
             }
+            (Share::Rows { dim, start, len }, _) => Some((dim, rows(runs[dim], start, len))),
             (Share::All, _) | (Share::Part(_), None) => None,
         };
         let mut runs: SmallVec<[&[Run]; 4]> = runs.iter().copied().collect();
-        if let Some((dim, of_part)) = &of_part {
-            runs[*dim] = of_part;
+        if let Some((dim, part)) = &part {
+            runs[*dim] = part;
         }
         Ok(blocks(&runs, &shapes[0], &shapes[1]))
     }
@@ -94,6 +101,20 @@ impl Intersection {
             let parts = &self.partitions()?.target;
             let shares: Vec<Shares> =
                 parts.iter().zip(&region.dims).map(|(part, list)| part.shares(list, Side::Target)).collect();
+            if let Some(lines) = self.lines()? {
+                let mut sends = Vec::new();
+                lines.each_receiver(self, rank, &mut |x, regions| {
+                    sends.push((x.peer, x.share, SmallVec::<[usize; 4]>::from_slice(regions)));
+                });
+                for (peer, share, regions) in sends.into_iter().filter(|x| x.0 != rank) {
+                    let runs: Option<SmallVec<[&[Run]; 4]>> =
+                        shares.iter().zip(&regions).map(|(of_dim, &j)| runs_of(of_dim, j)).collect();
+                    let runs = runs.expect("they overlap in every dim");
+                    let blocks = self.blocks_of(share, &runs, [rank, peer])?;
+                    phase.sends.push(Message { peer, blocks });
+                }
+                return Ok(phase);
+            }
             // All ranks with these regions of the target: its replicas and its partial coordinates.
             let mesh = self.to.mesh();
             let partial = self.to.partial().iter().map(|p| p.sub);
@@ -159,6 +180,16 @@ fn between(
     let runs: Vec<Vec<Run>> = s.dims.iter().zip(&t.dims).map(|(s, t)| shared(s, t)).collect();
     let runs: Vec<&[Run]> = runs.iter().map(Vec::as_slice).collect();
     Ok(blocks(&runs, &s.local_shape(), &t.local_shape()))
+}
+
+/// Returns the number of indices of some runs.
+fn numel(runs: &[Run]) -> usize {
+    runs.iter().map(|run| run.len * run.count).sum()
+}
+
+/// Returns the runs that are shared with a region of a dim.
+fn runs_of(shares: &Shares, region: usize) -> Option<&[Run]> {
+    shares.binary_search_by_key(&region, |x| x.0).ok().map(|at| shares[at].1.as_slice())
 }
 
 /// Calls `f` with every combination of one region per dim and the runs shared there.

@@ -13,6 +13,7 @@
 //! ```
 
 mod answers;
+mod both_directions;
 mod ledger;
 mod plans;
 mod shardings;

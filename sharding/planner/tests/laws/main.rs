@@ -20,4 +20,5 @@ mod ragged;
 mod redistribute;
 mod rooms;
 mod together;
+mod two_mesh;
 mod words;

@@ -19,7 +19,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use reshard_kernels::DType;
-use reshard_planner::Planner;
+use reshard_planner::{Objective, Planner};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::every;
 
@@ -169,6 +169,7 @@ fn element(from: &End, to: &End, at: [usize; 2]) -> Element {
 fn bounds_are_what_all_algorithms_need_and_plans_reach_all_but_ten_of_them() {
     // A network in which only bytes take time: 1 us for 1000 B.
     let planner = Planner::new().topology("launch=0;message=0;level=*:0:1".parse().unwrap());
+    let thrifty = planner.clone().objective(Objective::Bytes);
     let ends: Vec<(String, End)> =
         every(&["R", "S(0)", "S(1)", "P"], 2).iter().map(|p| (p.join(","), End::new(p))).collect();
     let mut known: HashMap<(Element, usize), usize> = HashMap::new();
@@ -184,7 +185,8 @@ fn bounds_are_what_all_algorithms_need_and_plans_reach_all_but_ten_of_them() {
                 (words * BLOCK * BLOCK * 4) as f64 / f64::from(told.count_ones())
             };
             let need = (1..1 << RANKS).map(&mut need).fold(0.0, f64::max);
-            let plan = 1e3 * planner.cost_us(&from.sharding, &to.sharding, DType::F32).unwrap();
+            let plan =
+                thrifty.plan(&from.sharding, &to.sharding, DType::F32).unwrap().received_bytes() as f64;
             let bound = 1e3 * planner.lower_bound_us(&from.sharding, &to.sharding, DType::F32).unwrap();
             assert!(
                 (bound - need).abs() < 1e-6,

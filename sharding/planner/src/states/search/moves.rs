@@ -12,9 +12,10 @@ use super::problem::{MAX_DIGITS, Problem};
 use super::{Packed, with};
 use crate::hash::WordMap;
 use crate::model::codes::{Code, NOWHERE, PARTIAL, PARTIAL_LATER, REPLICATED};
-use crate::model::load::{DomainSizes, LevelTraffic, Volume, traffic};
+use crate::model::load::{DomainSizes, LevelTraffic, Traffic, Volume, traffic, traffic_sent};
 use crate::model::totals::Cost;
 use crate::op::StepOp;
+use crate::states::system::has_group;
 
 /// The action of one digit in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,9 +98,10 @@ struct Expansion<'p, 'v, V> {
     group: usize,
     /// The sites that the step leaves, as bits.
     ///
-    /// `costs` has the cost of an exchange, by those of these sites that are taken over.
+    /// `costs` has the traffic of the worst receiver of an exchange and its cost, by those of these sites
+    /// that are taken over.
     left: u32,
-    costs: SmallVec<[(u32, Cost); 16]>,
+    costs: SmallVec<[(u32, Traffic, Cost); 8]>,
 }
 
 impl Problem<'_> {
@@ -123,7 +125,7 @@ impl Problem<'_> {
             .filter(|d| mask >> d & 1 == 1)
             .flat_map(|d| self.digits[d].real.iter().map(|&r| self.system.digits[r]))
             .collect();
-        let allowed = self.limits.allowed.is_none_or(|f| f(&axes));
+        let allowed = self.limits.allowed.is_none_or(|f| f(&axes)) && has_group(&self.system.mesh, &axes);
         let sizes = self.network.domain_sizes(&axes).unwrap_or_default();
         groups.all.push(Known { axes, allowed, sizes });
         groups.index.insert(mask, groups.all.len() - 1);
@@ -234,20 +236,22 @@ impl<V: Visitor> Expansion<'_, '_, V> {
                 if op != StepOp::Exchange {
                     return *least;
                 }
-                if let Some((_, cost)) = costs.iter().find(|x| x.0 == taken_over) {
-                    return *cost;
+                let (bytes, next) = (least.peak - local * p.limits.item, state.to_be_bytes());
+                let next = p.unpacked(&next);
+                let known = costs.iter().position(|x| x.0 == taken_over).unwrap_or_else(|| {
+                    let x = traffic(&p.weights, self.state, next, bytes, p.network.levels());
+                    let cost = p.network.cost_of_exchange(&x, None, least.peak, &groups.all[group].axes);
+                    costs.push((taken_over, x, cost));
+                    costs.len() - 1
+                });
+                let (_, received, cost) = &costs[known];
+                match traffic_sent(&p.weights, self.state, next, received, bytes) {
+                    Some(sent) => {
+                        let axes = &groups.all[group].axes;
+                        p.network.cost_of_exchange(received, Some(&sent), least.peak, axes)
+                    }
+                    None => *cost,
                 }
-                let bytes = least.peak - local * p.limits.item;
-                let x = traffic(
-                    &p.weights,
-                    self.state,
-                    p.unpacked(&state.to_be_bytes()),
-                    bytes,
-                    p.network.levels(),
-                );
-                let cost = p.network.cost_of_exchange(&x, least.peak, &groups.all[group].axes);
-                costs.push((taken_over, cost));
-                cost
             };
             self.visitor.visit(state, op, least, exactly);
             return;
@@ -314,6 +318,6 @@ impl<V: Visitor> Expansion<'_, '_, V> {
     /// Returns the cost of an exchange of this traffic, which has no staging.
     fn exchange(&self, traffic: &[LevelTraffic], peak: u64) -> Cost {
         let axes = &self.groups.all[self.group].axes;
-        self.problem.network.cost_of_exchange(traffic, peak, axes)
+        self.problem.network.cost_of_exchange(traffic, None, peak, axes)
     }
 }

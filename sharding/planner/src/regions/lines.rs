@@ -1,0 +1,541 @@
+//! The wrap-around rule: the ranks that hold one region share what is asked of it.
+//!
+//! All ranks that hold one region of the source are a *class*. Classes have no rank in common, so each shares
+//! its work alone. Every receiver that lacks some of the region makes one *request*, to the holders in the
+//! innermost domain around it that has any.
+//!
+//! ```text
+//! line     all requests of one class and domain, laid end to end: length L
+//! rule     of the k holders there, number h sends the stretch [h L / k, (h + 1) L / k) of the line
+//! ```
+//!
+//! So each holder sends `L / k`, up to one row of the dim that is cut, and that is the least: together they
+//! must send `L`. A request is cut along its longest dim, if at all.
+//!
+//! **Apart.** If no domain has both holders and receivers, every request of a class is in one line. Its order
+//! is by replica `t` of the target, then by target regions `j`, the last dim fastest. Then a position is a
+//! closed form, for uneven regions too, and so are the requests of a stretch:
+//!
+//! ```text
+//! start(t, j) = t |i| + sum_d  prod_{e < d} |i_e & j_e|  *  before_d(j_d)  *  prod_{e > d} |i_e|
+//! before_d(j) = sum of |i_d & j'| over regions j' < j         |i_d| = before_d(all)
+//! ```
+//!
+//! **Listed.** Otherwise the requests of every line are listed once, by receiver.
+
+use std::collections::BTreeMap;
+
+use reshard_layout::{AxisStride, Modes};
+use smallvec::SmallVec;
+
+use crate::Error;
+use crate::regions::grid::Grid;
+use crate::regions::intersection::{Intersection, Share};
+use reshard_sharding::internal::{digit, set_digit};
+use reshard_sharding::{Coordinate, Mesh};
+
+/// Maximum number of requests that are listed.
+const LISTED: usize = 1 << 20;
+
+/// What one holder sends one receiver of a region.
+pub(crate) struct Served {
+    /// The other rank: the holder of a receiver, or the receiver of a holder.
+    pub(crate) peer: usize,
+    pub(crate) share: Share,
+    /// The number of elements.
+    pub(crate) numel: usize,
+}
+
+/// The lines of an intersection.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    dims: SmallVec<[Dim; 4]>,
+    /// The digits that number the holders of a region, the first slowest.
+    holders: Modes<AxisStride>,
+    order: Order,
+}
+
+/// One dim: by region of either side, the regions of the other that it overlaps.
+#[derive(Debug)]
+struct Dim {
+    of_source: Vec<Vec<Overlap>>,
+    /// Regions of the source, each with the number of shared indices.
+    of_target: Vec<Vec<(usize, usize)>>,
+}
+
+/// A region of the target, the indices of the source region before it, and the indices that both share.
+#[derive(Clone, Copy, Debug)]
+struct Overlap {
+    target: usize,
+    before: usize,
+    shared: usize,
+}
+
+#[derive(Debug)]
+enum Order {
+    /// One line per class; these digits number the receivers of one region of the target.
+    Apart { replicas: Modes<AxisStride> },
+    /// The requests of each line.
+    Listed(BTreeMap<Key, Line>),
+}
+
+/// The number of a class, the level of a line, and the domain.
+type Key = (usize, usize, usize);
+
+/// The requests of a line: receivers, ascending, and where each request starts.
+#[derive(Debug, Default)]
+struct Line {
+    requests: Vec<(usize, usize)>,
+    len: usize,
+}
+
+/// Regions, one of every dim.
+type Regions = SmallVec<[usize; 4]>;
+
+fn size(modes: &Modes<AxisStride>) -> usize {
+    modes.iter().map(|m| m.extent as usize).product()
+}
+
+/// Returns the number that some digits of a coordinate make, the first slowest.
+fn number(modes: &Modes<AxisStride>, c: &[usize]) -> usize {
+    modes.iter().fold(0, |n, &m| n * m.extent as usize + digit(c, m) as usize)
+}
+
+/// Sets some digits of a coordinate to those of a number.
+fn set_number(modes: &Modes<AxisStride>, c: &mut Coordinate, number: usize) {
+    let mut left = number as i64;
+    for &m in modes.iter().rev() {
+        set_digit(c, m, left % m.extent);
+        left /= m.extent;
+    }
+}
+
+/// Returns `floor(a b / c)`.
+fn times(a: usize, b: usize, c: usize) -> usize {
+    (a as u128 * b as u128 / c as u128) as usize
+}
+
+/// Returns the stretch of holder `h` of `k` on a line.
+fn stretch(len: usize, k: usize, h: usize) -> [usize; 2] {
+    [times(h, len, k), times(h + 1, len, k)]
+}
+
+/// Returns the holder, of `k`, to whose stretch a position of a line belongs.
+fn holder_at(len: usize, k: usize, position: usize) -> usize {
+    (((position as u128 + 1) * k as u128 - 1) / len as u128) as usize
+}
+
+/// Returns the part `[low, high)` of a request as rows of its longest dim; `None` if it has no whole row.
+fn cut(lens: &[usize], [low, high]: [usize; 2]) -> Option<(Share, usize)> {
+    let all: usize = lens.iter().product();
+    if low == 0 && high == all {
+        return Some((Share::All, all));
+    }
+    let longest = lens.iter().copied().max().unwrap_or(1);
+    let dim = lens.iter().position(|&len| len == longest).unwrap_or(0);
+    let [start, end] = [low, high].map(|x| times(x, longest, all));
+    (start < end).then(|| (Share::Rows { dim, start, len: end - start }, (end - start) * (all / longest)))
+}
+
+impl Lines {
+    /// Returns the lines; `None` if no region has several holders, or the rule has no meaning here.
+    pub(crate) fn new(of: &Intersection) -> Result<Option<Lines>, Error> {
+        let (from, to) = (&of.from, &of.to);
+        let mesh = from.mesh();
+        let holders: Modes<AxisStride> =
+            from.replicated_axes().into_iter().map(|s| mesh.known_mode(s)).collect();
+        // On one mesh, partial values that stay, and those that arise, are bound to their coordinates.
+        let bound = of.one_mesh() && (from.is_partial() || to.is_partial());
+        if size(&holders) == 1 || from.is_partial() || bound {
+            return Ok(None);
+        }
+        let source = Grid::new(from);
+        let mut dims: SmallVec<[Dim; 4]> = SmallVec::new();
+        for (dim, met) in of.meetings()?.into_iter().enumerate() {
+            let mut of_source: Vec<Vec<Overlap>> = vec![Vec::new(); source.regions(dim)];
+            for (target, met) in met.iter().enumerate() {
+                for &(i, shared) in met {
+                    let before = of_source[i].last().map_or(0, |x| x.before + x.shared);
+                    of_source[i].push(Overlap { target, before, shared });
+                }
+            }
+            dims.push(Dim { of_source, of_target: met });
+        }
+        let lines = Lines { dims, holders, order: Order::Listed(BTreeMap::new()) };
+        let is_apart = is_apart(of);
+        if !is_apart && lines.requests(of) > LISTED {
+            return Ok(None);
+        }
+        let order = if is_apart {
+            let mesh = to.mesh();
+            let embedded = to.partial().iter().filter(|p| !p.op.has_identity()).map(|p| p.sub);
+            let replicas = to.replicated_axes().into_iter().chain(embedded);
+            Order::Apart { replicas: replicas.map(|s| mesh.known_mode(s)).collect() }
+        } else {
+            Order::Listed(lines.listed(of))
+        };
+        Ok(Some(Lines { order, ..lines }))
+    }
+
+    /// Returns an estimate of the number of requests.
+    fn requests(&self, of: &Intersection) -> usize {
+        // Regions of different dims overlap independently: the mean of a product is the product of means.
+        let met = |dim: &Dim| dim.of_target.iter().map(Vec::len).sum::<usize>() as f64;
+        let mean = |dim: &Dim| met(dim) / dim.of_target.len().max(1) as f64;
+        (self.dims.iter().map(mean).product::<f64>() * of.to.mesh().size() as f64) as usize
+    }
+
+    fn class(&self, regions: &[usize]) -> usize {
+        self.dims.iter().zip(regions).fold(0, |n, (dim, &i)| n * dim.of_source.len() + i)
+    }
+
+    /// Returns a rank that holds these regions of the source.
+    fn holder(&self, of: &Intersection, regions: &[usize], number: usize) -> usize {
+        let (mesh, grid) = (of.from.mesh(), Grid::new(&of.from));
+        let mut c = Coordinate::from_elem(0, mesh.axes().len());
+        for (dim, &i) in regions.iter().enumerate() {
+            grid.set(&mut c, dim, i);
+        }
+        set_number(&self.holders, &mut c, number);
+        mesh.rank_at(&c).expect("digits are below their radix")
+    }
+
+    /// Returns the line in which a receiver requests these regions, and its holders.
+    ///
+    /// `None` if the receiver holds them itself.
+    fn near(&self, of: &Intersection, receiver: usize, regions: &[usize]) -> Option<(Key, Vec<usize>)> {
+        let mut holders: Vec<usize> =
+            (0..size(&self.holders)).map(|number| self.holder(of, regions, number)).collect();
+        holders.sort_unstable();
+        if holders.binary_search(&receiver).is_ok() {
+            return None;
+        }
+        let class = self.class(regions);
+        for (level, &size) in of.domain_sizes().iter().enumerate() {
+            let domain = receiver / size;
+            if holders.iter().any(|rank| rank / size == domain) {
+                holders.retain(|rank| rank / size == domain);
+                return Some(((class, level, domain), holders));
+            }
+        }
+        Some(((class, of.domain_sizes().len(), 0), holders))
+    }
+
+    /// Calls `f` with the source regions of each request of a receiver, and its extents.
+    ///
+    /// The regions that it holds itself are among them.
+    pub(crate) fn each_request(
+        &self,
+        of: &Intersection,
+        receiver: usize,
+        f: &mut impl FnMut(&[usize], &[usize]),
+    ) {
+        let Some(c) = of.to.mesh().coordinate(receiver).filter(|c| of.receives_at(c)) else { return };
+        let regions = Grid::new(&of.to).regions_of(&c);
+        let met: SmallVec<[&[(usize, usize)]; 4]> =
+            self.dims.iter().zip(&regions).map(|(dim, &j)| dim.of_target[j].as_slice()).collect();
+        if met.iter().any(|met| met.is_empty()) {
+            return;
+        }
+        let mut at: Regions = SmallVec::from_elem(0, met.len());
+        loop {
+            let chosen = || met.iter().zip(&at).map(|(met, &i)| met[i]);
+            f(&chosen().map(|x| x.0).collect::<Regions>(), &chosen().map(|x| x.1).collect::<Regions>());
+            let Some(dim) = (0..met.len()).rev().find(|&d| at[d] + 1 < met[d].len()) else { return };
+            at[dim] += 1;
+            at[dim + 1..].fill(0);
+        }
+    }
+
+    /// Lists the requests of all lines.
+    fn listed(&self, of: &Intersection) -> BTreeMap<Key, Line> {
+        let mut lines: BTreeMap<Key, Line> = BTreeMap::new();
+        let mut receivers: Vec<usize> = of.to.mesh().ranks().collect();
+        receivers.sort_unstable();
+        for receiver in receivers {
+            self.each_request(of, receiver, &mut |regions, lens| {
+                if let Some((key, _)) = self.near(of, receiver, regions) {
+                    let line = lines.entry(key).or_default();
+                    line.requests.push((receiver, line.len));
+                    line.len += lens.iter().product::<usize>();
+                }
+            });
+        }
+        lines
+    }
+
+    /// Returns the holders that serve a request of a receiver, itself if it is one of them.
+    pub(crate) fn served(
+        &self,
+        of: &Intersection,
+        receiver: usize,
+        regions: &[usize],
+        lens: &[usize],
+    ) -> SmallVec<[Served; 4]> {
+        let numel: usize = lens.iter().product();
+        let mut served = SmallVec::new();
+        let mut add = |line: usize, start: usize, k: usize, holder: &dyn Fn(usize) -> usize| {
+            for h in holder_at(line, k, start)..=holder_at(line, k, start + numel - 1) {
+                let [low, high] = stretch(line, k, h).map(|x| x.clamp(start, start + numel) - start);
+                if let Some((share, numel)) = cut(lens, [low, high]) {
+                    served.push(Served { peer: holder(h), share, numel });
+                }
+            }
+        };
+        match &self.order {
+            Order::Apart { replicas } => {
+                let Some(c) = of.to.mesh().coordinate(receiver) else { return served };
+                let target = Grid::new(&of.to).regions_of(&c);
+                let (mut start, mut all, mut outer) = (0, 1, 1);
+                for ((dim, &i), (&j, &len)) in self.dims.iter().zip(regions).zip(target.iter().zip(lens)) {
+                    // Rows before, each of the whole region in the dims after it.
+                    let before = dim.at(i, j).map_or(0, |x| x.before);
+                    start = start * dim.len(i) + outer * before;
+                    (all, outer) = (all * dim.len(i), outer * len);
+                }
+                start += number(replicas, &c) * all;
+                let holder = |h: usize| self.holder(of, regions, h);
+                add(size(replicas) * all, start, size(&self.holders), &holder);
+            }
+            Order::Listed(lines) => match self.near(of, receiver, regions) {
+                None => served.push(Served { peer: receiver, share: Share::All, numel }),
+                Some((key, holders)) => {
+                    let line = &lines[&key];
+                    let at = line.requests.binary_search_by_key(&receiver, |x| x.0);
+                    let start = line.requests[at.expect("every request is listed")].1;
+                    add(line.len, start, holders.len(), &|h| holders[h]);
+                }
+            },
+        }
+        served
+    }
+
+    /// Calls `f` with what a holder sends to each receiver, and the receiver's regions of the target.
+    pub(crate) fn each_receiver(
+        &self,
+        of: &Intersection,
+        holder: usize,
+        f: &mut impl FnMut(Served, &[usize]),
+    ) {
+        let Some(c) = of.from.mesh().coordinate(holder) else { return };
+        let source = Grid::new(&of.from).regions_of(&c);
+        if self.dims.iter().zip(&source).any(|(dim, &i)| dim.len(i) == 0) {
+            return;
+        }
+        match &self.order {
+            Order::Apart { replicas } => {
+                let all: usize = self.dims.iter().zip(&source).map(|(dim, &i)| dim.len(i)).product();
+                let [low, high] =
+                    stretch(size(replicas) * all, size(&self.holders), number(&self.holders, &c));
+                if low == high {
+                    return;
+                }
+                let (mesh, grid) = (of.to.mesh(), Grid::new(&of.to));
+                for t in low / all..=(high - 1) / all {
+                    let of_replica = [low, high].map(|x| x.clamp(t * all, (t + 1) * all) - t * all);
+                    let mut path = Path { regions: Regions::new(), lens: Regions::new() };
+                    self.within(&source, of_replica, [0, 1, all], &mut path, &mut |path, part| {
+                        let Some((share, numel)) = cut(&path.lens, part) else { return };
+                        let mut c = Coordinate::from_elem(0, mesh.axes().len());
+                        for (dim, &j) in path.regions.iter().enumerate() {
+                            grid.set(&mut c, dim, j);
+                        }
+                        set_number(replicas, &mut c, t);
+                        let peer = mesh.rank_at(&c).expect("digits are below their radix");
+                        f(Served { peer, share, numel }, &path.regions);
+                    });
+                }
+            }
+            Order::Listed(lines) => {
+                let class = self.class(&source);
+                let sizes = of.domain_sizes();
+                for level in 0..=sizes.len() {
+                    let domain = |rank: usize| sizes.get(level).map_or(0, |size| rank / size);
+                    let Some(line) = lines.get(&(class, level, domain(holder))) else { continue };
+                    let holders: Vec<usize> = {
+                        let all = (0..size(&self.holders)).map(|number| self.holder(of, &source, number));
+                        let mut near: Vec<usize> =
+                            all.filter(|&rank| domain(rank) == domain(holder)).collect();
+                        near.sort_unstable();
+                        near
+                    };
+                    let h = holders.binary_search(&holder).expect("it holds the region");
+                    let [low, high] = stretch(line.len, holders.len(), h);
+                    let first = line.requests.partition_point(|x| x.1 <= low).saturating_sub(1);
+                    for &(receiver, start) in line.requests[first..].iter().take_while(|x| x.1 < high) {
+                        let Some(c) = of.to.mesh().coordinate(receiver) else { continue };
+                        let target = Grid::new(&of.to).regions_of(&c);
+                        let of_dim =
+                            |((dim, &i), &j): ((&Dim, &usize), &usize)| dim.at(i, j).map(|x| x.shared);
+                        let lens: Option<Regions> =
+                            self.dims.iter().zip(&source).zip(&target).map(of_dim).collect();
+                        let Some(lens) = lens else { continue };
+                        let numel = lens.iter().product::<usize>();
+                        let part = [low, high].map(|x| x.clamp(start, start + numel) - start);
+                        if let Some((share, numel)) = cut(&lens, part) {
+                            f(Served { peer: receiver, share, numel }, &target);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Calls `f` with every combination of target regions in a stretch of one replica, and the part of it.
+    ///
+    /// `start` is the first position of what was chosen so far, of which there are `outer` rows of `all`
+    /// elements of the region in the dims that are left.
+    fn within(
+        &self,
+        source: &[usize],
+        [low, high]: [usize; 2],
+        [start, outer, all]: [usize; 3],
+        path: &mut Path,
+        f: &mut impl FnMut(&Path, [usize; 2]),
+    ) {
+        let d = path.regions.len();
+        if d == self.dims.len() {
+            let part = [low, high].map(|x| x.clamp(start, start + outer) - start);
+            if part[0] < part[1] {
+                f(path, part);
+            }
+            return;
+        }
+        let overlaps = &self.dims[d].of_source[source[d]];
+        let of_row = all / self.dims[d].len(source[d]);
+        let begin = |x: &Overlap| start + outer * x.before * of_row;
+        let first = overlaps.partition_point(|x| begin(x) <= low).saturating_sub(1);
+        for x in overlaps[first..].iter().take_while(|x| begin(x) < high) {
+            path.regions.push(x.target);
+            path.lens.push(x.shared);
+            self.within(source, [low, high], [begin(x), outer * x.shared, of_row], path, f);
+            path.regions.pop();
+            path.lens.pop();
+        }
+    }
+}
+
+/// The target regions chosen so far, and what they share with those of the source.
+struct Path {
+    regions: Regions,
+    lens: Regions,
+}
+
+impl Dim {
+    fn at(&self, source: usize, target: usize) -> Option<Overlap> {
+        let of = &self.of_source[source];
+        of.binary_search_by_key(&target, |x| x.target).ok().map(|at| of[at])
+    }
+
+    fn len(&self, source: usize) -> usize {
+        self.of_source[source].last().map_or(0, |x| x.before + x.shared)
+    }
+}
+
+/// Returns `true` if no domain of the network has ranks of both sides.
+fn is_apart(of: &Intersection) -> bool {
+    let (a, b) = (of.from.mesh(), of.to.mesh());
+    let size = of.domain_sizes().iter().copied().max().unwrap_or(1);
+    let domains = |mesh: &Mesh| -> Vec<usize> {
+        let mut all: Vec<usize> = mesh.ranks().map(|rank| rank / size).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    };
+    let (a, b) = (domains(a), domains(b));
+    a.iter().all(|domain| b.binary_search(domain).is_err())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Level;
+    use reshard_sharding::Sharding;
+
+    /// Requests are tiled, both ends say the same, and holders differ by less than a row of each request.
+    #[test]
+    fn stretches_tile_every_request_and_are_balanced() {
+        let placements = ["R", "S(0)", "S(1)", "SS(0,2)"];
+        let meshes = ["x=2,y=3", "x=4,y=2", "x=3", "x=2,y=2@6", "x=8@8", "x=5@16", "x=2:6,y=3:2@1"];
+        let level = |ranks| Level { ranks, latency_us: 1.0, gbytes_per_s: 1.0 };
+        let networks = [
+            vec![level(None)],
+            vec![level(Some(4)), level(None)],
+            vec![level(Some(2)), level(Some(8)), level(None)],
+        ];
+        let (mut apart, mut listed) = (0, 0);
+        for (a, b) in meshes.iter().flat_map(|a| meshes.map(|b| (*a, b))) {
+            let all = |text: &str| -> Vec<Sharding> {
+                let mesh: Mesh = text.parse().unwrap();
+                let axes = mesh.axes().len() as u32;
+                let word = |i: usize| {
+                    let one = |a| placements[i / placements.len().pow(a) % placements.len()];
+                    (0..axes).map(one).collect::<Vec<_>>().join(",")
+                };
+                let texts = (0..placements.len().pow(axes)).map(word);
+                texts.map(|t| Sharding::parse(&mesh, &[7, 8], &t).unwrap()).collect()
+            };
+            for (i, from) in all(a).iter().enumerate() {
+                for (j, to) in all(b).iter().enumerate().filter(|(j, _)| (i + 2 * j) % 5 == 0) {
+                    let levels = &networks[(i + j) % networks.len()];
+                    let Some(x) = Intersection::new(from, to).shared(levels).unwrap() else { continue };
+                    *(if check(&x) { &mut apart } else { &mut listed }) += 1;
+                }
+            }
+        }
+        assert!(apart > 60 && listed > 200, "{apart} {listed}");
+    }
+
+    /// Returns `true` if both sides are apart.
+    fn check(x: &Intersection) -> bool {
+        let lines = x.lines().unwrap().unwrap();
+        let what = format!("{} on {} -> {} on {}", x.from, x.from.mesh(), x.to, x.to.mesh());
+        let mut heard: BTreeMap<(usize, usize), usize> = BTreeMap::new();
+        // By line: what each holder sends, the most rows lost by a request, and its length.
+        let mut of_lines: BTreeMap<Key, (BTreeMap<usize, usize>, usize)> = BTreeMap::new();
+        for receiver in x.to.mesh().ranks() {
+            lines.each_request(x, receiver, &mut |regions, lens| {
+                let served = lines.served(x, receiver, regions, lens);
+                let near = lines.near(x, receiver, regions);
+                assert_eq!(near.is_none(), served.iter().any(|x| x.peer == receiver), "{what}");
+                let (longest, all) = (lens.iter().max().unwrap(), lens.iter().product::<usize>());
+                let mut next = 0;
+                for served in &served {
+                    match served.share {
+                        Share::All => assert_eq!(core::mem::replace(&mut next, *longest), 0, "{what}"),
+                        Share::Rows { dim, start, len } => {
+                            assert_eq!((lens[dim], start), (*longest, next), "{what}");
+                            next += len;
+                        }
+                        Share::Part(_) => panic!("{what}"),
+                    }
+                    *heard.entry((served.peer, receiver)).or_default() += served.numel;
+                }
+                assert_eq!((next, served.iter().map(|x| x.numel).sum::<usize>()), (*longest, all), "{what}");
+                let Some((key, holders)) = near else { return };
+                let line = of_lines.entry(key).or_default();
+                line.1 = line.1.max(all / longest);
+                for served in &served {
+                    assert!(holders.contains(&served.peer), "{what}");
+                    *line.0.entry(served.peer).or_default() += served.numel;
+                }
+                for holder in holders {
+                    line.0.entry(holder).or_default();
+                }
+            });
+        }
+        for (sent, row) in of_lines.values() {
+            let mean = sent.values().sum::<usize>() / sent.len();
+            assert!(sent.values().all(|n| n.abs_diff(mean) <= 2 * row), "{what}: {sent:?}, rows of {row}");
+        }
+        let mut told: BTreeMap<(usize, usize), usize> = BTreeMap::new();
+        for holder in x.from.mesh().ranks() {
+            lines.each_receiver(x, holder, &mut |served, _| {
+                *told.entry((holder, served.peer)).or_default() += served.numel;
+            });
+        }
+        heard.retain(|(sender, receiver), _| sender != receiver);
+        assert_eq!(told, heard, "{what}");
+        is_apart(x)
+    }
+}
