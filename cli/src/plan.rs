@@ -88,7 +88,7 @@ struct Answer {
     received_bytes: u64,
     cost_us: f64,
     lower_bound_us: f64,
-    /// The cut that takes the longest, between two meshes.
+    /// The ranks that take the longest, between two meshes.
     #[serde(skip_serializing_if = "Option::is_none")]
     lower_bound_cut: Option<CutAnswer>,
     lower_bound_bytes: Option<u64>,
@@ -117,7 +117,7 @@ struct Answer {
     backward: Option<Backward>,
 }
 
-/// The certificate of a bound: what must cross a cut, and how fast it can.
+/// The certificate of a bound: the bytes that some ranks must receive or send, and their rate.
 #[derive(Debug, Serialize)]
 struct CutAnswer {
     cut: String,

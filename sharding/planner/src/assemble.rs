@@ -71,7 +71,7 @@ pub(crate) fn assemble_unbounded(
 }
 
 impl Question<'_> {
-    /// Returns the traffic that every plan needs over each level, in all ways; empty if all digits are local.
+    /// Returns the traffic that every plan needs over each level, in all alternatives; empty if all digits are local.
     fn needs(&self, ends: Option<&Ends>) -> Result<Needed, Error> {
         match ends {
             Some(ends) if ends.from.iter().zip(&ends.to).all(|(&a, &b)| is_local([a, b])) => {

@@ -102,7 +102,7 @@ impl Plan {
         self.lower_bound_us
     }
 
-    /// Returns the cut that bounds the time between two meshes.
+    /// Returns the set of ranks that bounds the time between two meshes.
     ///
     /// It is `None` on one mesh, for partial targets, and where nothing is sent.
     pub fn lower_bound_cut(&self) -> Option<&LowerBoundCut> {

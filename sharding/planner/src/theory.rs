@@ -7,7 +7,7 @@
 //!    order.
 //! 5. [Search and bounds](#search-and-lower-bounds): states, transitions, A*, and lower bounds.
 //! 6. [Regions](#regions): uneven dims and two meshes, and the sender of each block.
-//! 7. [Between two meshes](#between-two-meshes): both directions, holders that share, relays, and cuts.
+//! 7. [Between two meshes](#between-two-meshes): both directions, owners that share, relays, and a bound.
 //! 8. [Costs](#costs): loads, levels, bounds, ties, and how to add another model.
 //!
 //! Shardings are defined before, in [`reshard_sharding::theory`].

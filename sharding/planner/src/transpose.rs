@@ -185,7 +185,7 @@ fn transposed_step(
     if let Action::Exchange(Moves::Regions(regions)) = &*step.action
         && regions.lines()?.is_some()
     {
-        // Replicas of the target may each take other rows of an element's region, also from one holder.
+        // Replicas of the target may each take other rows of an element's region, also from one owner.
         seen.adds |= !step.after.replicated_axes().is_empty();
         seen.is_partly = true;
     }

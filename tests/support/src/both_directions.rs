@@ -6,7 +6,7 @@
 //! launch + sum over levels of latency_l * ceil(log2(1 + peers_l)) + max over levels of bytes_l / rate_l + message * peers
 //! ```
 //!
-//! Collectives cost what the plan says: they send what they receive.
+//! Collectives have the cost of the plan: they send as much as they receive.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ fn time(topology: &Topology, load: &Load) -> f64 {
     us + wire
 }
 
-/// Returns what a step costs in each direction; `None` for collectives and local steps.
+/// Returns the cost of a step in each direction; `None` for collectives and local steps.
 ///
 /// # Panics
 ///
@@ -72,7 +72,7 @@ pub fn directions(plan: &Plan, step: &Step, topology: &Topology) -> Option<Direc
 /// The bytes from a sender to a receiver.
 pub type Messages = BTreeMap<[usize; 2], u64>;
 
-/// Returns what one exchange of these messages costs in each direction.
+/// Returns the cost of one exchange of these messages in each direction.
 ///
 /// # Panics
 ///

@@ -1,11 +1,11 @@
-//! Cuts: sets of ranks that have to receive what others hold, or to send what others want.
+//! Sets of ranks that have to receive data of others, or to send data to others.
 
 use core::fmt;
 use core::str::FromStr;
 
 use crate::Error;
 
-/// A set of ranks that has to receive what others hold, or to send what others want.
+/// A set of ranks that has to receive data of others, or to send data to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// One rank receives.
@@ -23,7 +23,7 @@ pub enum Cut {
 }
 
 impl Cut {
-    /// All cuts.
+    /// Every variant.
     const ALL: [Cut; 6] = [
         Cut::IntoRank,
         Cut::IntoDomain,
@@ -44,7 +44,7 @@ impl Cut {
         }
     }
 
-    /// Returns `true` if ranks of the cut receive what crosses it.
+    /// Returns `true` if these ranks receive.
     pub(crate) fn is_into(self) -> bool {
         match self {
             Cut::IntoRank | Cut::IntoDomain | Cut::IntoTargets => true,
@@ -66,15 +66,15 @@ impl FromStr for Cut {
         Cut::ALL.into_iter().find(|cut| cut.as_str() == text).ok_or_else(|| {
             let all: Vec<&str> = Cut::ALL.iter().map(|cut| cut.as_str()).collect();
             Error::Incompatible {
-                reason: format!("unknown cut `{text}`: expected one of {}", all.join(", ")),
+                reason: format!("unknown set of ranks `{text}`: expected one of {}", all.join(", ")),
             }
         })
     }
 }
 
-/// The certificate of a lower bound: what must cross a cut, and the rate at which it can.
+/// The certificate of a lower bound: the bytes that a set of ranks must receive or send, and its rate.
 ///
-/// Whoever doubts it recomputes one intersection. The [bound](crate::Plan::lower_bound_us) of the plan adds
+/// One intersection of regions is enough to check it. The [bound](crate::Plan::lower_bound_us) of the plan adds
 /// the least latency to the time.
 ///
 /// ```
@@ -96,9 +96,9 @@ impl FromStr for Cut {
 pub struct LowerBoundCut {
     /// The ranks.
     pub cut: Cut,
-    /// The innermost level over which anything can cross the cut.
+    /// The innermost level over which they can be transferred.
     pub level: usize,
-    /// Bytes that must cross it.
+    /// Bytes that must be transferred.
     pub bytes: u64,
     /// The rate of all ports of the smaller side, in gigabytes (10^9 bytes) per second.
     pub gbytes_per_s: f64,

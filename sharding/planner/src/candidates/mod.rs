@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! states    on one mesh where digits nest      the closed forms, one direct exchange, the result of a search
-//! regions   everywhere                         reduce partial values, then send missing data; relays, shared holders, through shards, ..
+//! regions   everywhere                         reduce partial values, then send missing data; relays, shared owners, through shards, ..
 //! detours   on one mesh                        intermediate shardings with which uneven partial values may send fewer bytes
 //! exchange  on one mesh, from or into partials one between cotangent shardings, split among replicas, transposed
 //! greedy    on one mesh                        axis by axis, as frameworks do: a baseline, and a candidate next to regions
@@ -37,7 +37,7 @@ pub(crate) enum Leg {
     Move(Rc<Proposed>),
     /// The best plan, without limits, from the sharding that the path has reached to this one.
     Plan { to: Sharding },
-    /// The same plan, without relays: the replicas of the target share what has come in.
+    /// The same plan, without relays: the replicas of the target share their parts.
     Share { to: Sharding },
     /// The same plan; if it receives anything, the whole path is invalid.
     Local { to: Sharding },

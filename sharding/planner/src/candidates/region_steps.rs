@@ -47,7 +47,7 @@ pub(crate) struct Proposed {
     pub(crate) least_us: f64,
     /// Bytes that the worst rank sends, if the lower bound is the cost.
     exactly_sent: Option<u64>,
-    /// The same, with the nearest holders sharing what is asked of them; between two meshes.
+    /// The same, with requests shared by the nearest owners; between two meshes.
     shared: Option<Box<Proposed>>,
 }
 
@@ -197,7 +197,7 @@ impl Question<'_> {
 
     /// Returns the step that was proposed.
     ///
-    /// Between two meshes, holders serve whole requests where that is cheaper. They share instead where one
+    /// Between two meshes, owners serve whole requests where that is cheaper. They share instead where one
     /// of them would otherwise send longer by more than a round of the slowest level, or a launch: in this
     /// step that may cost nothing, but whatever else the rank sends has to wait.
     pub(crate) fn counted(&self, proposed: &Proposed) -> Result<Step, Error> {
@@ -283,10 +283,10 @@ impl Question<'_> {
         Ok(worst.cost())
     }
 
-    /// Returns what an exchange between two meshes costs at most, without a look at its messages.
+    /// Returns the most that an exchange between two meshes can cost, without examining its messages.
     ///
-    /// All data crosses the outermost level. Every holder of a region sends all that is asked of it, or its
-    /// share if holders share; then each request and each stretch may be cut once more.
+    /// All data crosses the outermost level. Every owner of a region serves all requests, or its share; then each request and each range may be
+    /// split further.
     fn at_most(&self, tally: &Tally, mut worst: Worst<'_>) -> Result<(Cost, u64), Error> {
         let regions = tally.of();
         let (from, to) = (&regions.from, &regions.to);

@@ -420,9 +420,9 @@ impl Ways<'_, '_> {
         Ok(last.map(|last| vec![Leg::Share { to: whole }, last]))
     }
 
-    /// Returns the direct step on one mesh in which all nearest holders of a region share what is asked of it.
+    /// Returns the direct step on one mesh in which all nearest owners of a region share its requests.
     ///
-    /// `None` if that cannot help: no region has several holders, or none sends more than ranks receive.
+    /// `None` if that cannot help: no region has several owners, or none sends more than ranks receive.
     fn by_shared_sources(&mut self, from: &Sharding, direct: &Proposed) -> Result<Option<Legs>, Error> {
         let (q, one_mesh) = (self.q, from.mesh() == self.q.to.mesh());
         if !one_mesh || !direct.communicates() || !direct.may_send_more() || from.replicated_axes().is_empty()
@@ -491,7 +491,7 @@ impl Ways<'_, '_> {
     }
 }
 
-/// Returns the cuts of whole axes that a sharding makes; `None` if it has no such form.
+/// Returns the splits of dims along whole axes; `None` if the sharding has no such form.
 fn cuts_of(s: &Sharding) -> Option<Cuts> {
     if let Some(cuts) = s.cuts() {
         return Some(cuts.iter().cloned().collect());

@@ -35,7 +35,7 @@ pub(super) fn may_help(q: &Question<'_>, ends: Option<&Ends>, best: Option<&Plan
     if nests_bare && best.is_some() || !is_dual(q) {
         return false;
     }
-    // Between two meshes without partial values, it differs only in that no holders share their work.
+    // Between two meshes without partial values, it differs only in that no owners share their work.
     if !q.on_one_mesh() && !q.from.is_partial() && !q.to.is_partial() && best.is_some() {
         return false;
     }

@@ -202,7 +202,7 @@ fn straight(
         routed = routes::best_plan(q, ends, limit, watch)?;
     }
     let Routed { plan, effort, left_out } = routed;
-    // Of a hierarchical axis, the digits of a route may be no group, but whole axes are.
+    // Of a hierarchical axis, the digits of a route may not be a group, but whole axes are.
     let lacks_groups = plan.is_none() && q.from.mesh().axes().iter().any(|a| a.layout().flat().len() > 1);
     let by_regions = goes_by_regions(q, ends) || lacks_groups;
     let mut best = Best { plan, effort, is_bounded: true, has_others: by_regions || left_out };

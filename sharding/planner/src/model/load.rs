@@ -104,7 +104,7 @@ impl<'a> StepTraffic<'a> {
         }
     }
 
-    /// Returns the load of counted traffic: moved and held bytes, and the bytes over each level.
+    /// Returns the load of counted traffic: transferred and held bytes, and the bytes over each level.
     #[inline]
     pub(crate) fn counted(
         op: StepOp,

@@ -148,7 +148,7 @@ impl<'a> Network<'a> {
         level
     }
 
-    /// Returns sub-axes cut at the ends of domains, each part with its level.
+    /// Returns sub-axes split at the ends of domains, each part with its level.
     pub(crate) fn by_level(&self, subs: &[SubAxis]) -> SmallVec<[(usize, Mode<AxisStride>); 8]> {
         let cuts = self.cuts();
         let mut parts = SmallVec::new();

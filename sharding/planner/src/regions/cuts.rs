@@ -1,4 +1,4 @@
-//! Lower bounds between two meshes, by cuts.
+//! Lower bounds between two meshes, by sets of ranks.
 //!
 //! For any set `A` of the ranks that take part, and `B` the others:
 //!
@@ -8,12 +8,12 @@
 //! time        >= into(A) / min(capacity(A), capacity(B))                        and the same with A and B changed over
 //! ```
 //!
-//! A port counts only at levels at which there is somebody: servers on nodes of their own have no inner level
-//! to the trainers. The cuts are every rank, every domain, all sources, all targets, and every *class*: the
+//! A port counts only at levels at which there are other ranks: servers on separate nodes have no inner level
+//! to the trainers. The sets are every rank, every domain, all sources, all targets, and every *class*: the
 //! ranks that hold one region.
 //!
 //! Regions of one side are disjoint. So what several ranks want is the sum over their different regions `j`,
-//! and what they hold of it the sum over their different regions `i`. Of a partial source, ranks hold a
+//! and the part that they hold the sum over their different regions `i`. Of a partial source, ranks hold a
 //! region if they have all of its partial values.
 
 use smallvec::SmallVec;
@@ -27,7 +27,7 @@ use reshard_layout::{AxisStride, Modes};
 use reshard_sharding::Sharding;
 use reshard_sharding::internal::{digit, ranks_of_both};
 
-/// A cut and what must cross it.
+/// A set of ranks and its necessary traffic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Crossing {
     pub(crate) cut: Cut,
@@ -96,7 +96,7 @@ pub(crate) struct Sides {
     ranks: Vec<usize>,
     source: Side,
     target: Side,
-    /// Ranks of one region that together hold all its partial values.
+    /// Number of partial values of each region.
     terms: usize,
     meetings: Meetings,
     /// Elements of each region, by its number.
@@ -187,7 +187,7 @@ impl Sides {
     }
 }
 
-/// Returns what must cross each cut, for a target that is not partial; one of each kind and level, the worst.
+/// Returns the necessary traffic of the worst set of each kind and level, for a target that is not partial.
 pub(crate) fn crossings(levels: &[Level], sides: &Sides) -> Vec<Crossing> {
     let mut found: Vec<Crossing> = Vec::new();
     let mut add = |cut: Cut, a: &[usize], numel: u64| {
@@ -221,8 +221,8 @@ pub(crate) fn crossings(levels: &[Level], sides: &Sides) -> Vec<Crossing> {
     let mut by_region = sides.source.of_ranks.clone();
     by_region.sort_by_key(|x| x.1);
     for of_region in by_region.chunk_by(|a, b| a.1 == b.1) {
-        let holders: Vec<usize> = of_region.iter().map(|x| x.0).collect();
-        add(Cut::OutOfReplicas, &holders, sides.out_of(&holders));
+        let owners: Vec<usize> = of_region.iter().map(|x| x.0).collect();
+        add(Cut::OutOfReplicas, &owners, sides.out_of(&owners));
     }
     found
 }
@@ -284,7 +284,7 @@ impl Sides {
         terms.dedup();
         let complete = terms.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)).filter(|run| run.len() == self.terms);
         let held: Vec<(usize, usize)> = complete.map(|run| (run[0].0, run[0].1)).collect();
-        // No domain spares a receiver more of the regions than this.
+        // One domain can be the source of at most this many regions.
         let most = terms.chunk_by(|a, b| a.0 == b.0).map(<[_]>::len).max().unwrap_or(1) as u64;
         let of_rank = |&(rank, j, _): &(usize, usize, usize)| {
             let domain = rank / size;

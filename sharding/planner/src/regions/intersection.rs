@@ -50,7 +50,7 @@ pub(crate) struct Intersection {
     domain_sizes: SmallVec<[usize; 2]>,
     /// The split of missing data among several replicas; `None` if it comes from one.
     pub(crate) spread: Option<Spread>,
-    /// `true` if the holders of a region share what is asked of it.
+    /// `true` if the owners of a region share its requests.
     shares: bool,
     lines: Arc<OnceLock<Option<Lines>>>,
     partitions: Arc<OnceLock<Partitions>>,
@@ -107,15 +107,15 @@ impl Intersection {
         Intersection { spread: Some(spread), ..self }
     }
 
-    /// Returns the same, but the nearest holders of a region share what is asked of it.
+    /// Returns the same, but the nearest owners of a region share its requests.
     ///
-    /// `None` if no region has several holders.
+    /// `None` if no region has several owners.
     pub(crate) fn shared(self, levels: &[Level]) -> Result<Option<Intersection>, Error> {
         let shared = Intersection { shares: true, lines: Arc::default(), ..self.on(levels) };
         Ok(shared.lines()?.is_some().then_some(shared))
     }
 
-    /// Returns the lines by which holders share; `None` if they do not.
+    /// Returns the lines by which owners share; `None` if they do not.
     pub(crate) fn lines(&self) -> Result<Option<&Lines>, Error> {
         if !self.shares {
             return Ok(None);

@@ -1,20 +1,20 @@
-//! The wrap-around rule: the ranks that hold one region share what is asked of it.
+//! The wrap-around rule: the ranks that hold one region share its requests.
 //!
 //! All ranks that hold one region of the source are a *class*. Classes have no rank in common, so each shares
-//! its work alone. Every receiver that lacks some of the region makes one *request*, to the holders in the
+//! its work alone. Every receiver that lacks some of the region makes one *request*, to the owners in the
 //! innermost domain around it that has any.
 //!
 //! ```text
 //! line     all requests of one class and domain, laid end to end: length L
-//! rule     of the k holders there, number h sends the stretch [h L / k, (h + 1) L / k) of the line
+//! rule     of the k owners there, number h sends the range [h L / k, (h + 1) L / k) of the line
 //! ```
 //!
-//! So each holder sends `L / k`, up to one row of the dim that is cut, and that is the least: together they
-//! must send `L`. A request is cut along its longest dim, if at all.
+//! So each owner sends `L / k`, up to one row of the split dim, and that is the least: jointly they
+//! must send `L`. A request is split along its longest dim, if at all.
 //!
-//! **Apart.** If no domain has both holders and receivers, every request of a class is in one line. Its order
+//! **Separate.** If no domain has both owners and receivers, every request of a class is in one line. Its order
 //! is by replica `t` of the target, then by target regions `j`, the last dim fastest. Then a position is a
-//! closed form, for uneven regions too, and so are the requests of a stretch:
+//! closed form, for uneven regions too, and so are the requests of one owner:
 //!
 //! ```text
 //! start(t, j) = t |i| + sum_d  prod_{e < d} |i_e & j_e|  *  before_d(j_d)  *  prod_{e > d} |i_e|
@@ -37,9 +37,9 @@ use reshard_sharding::{Coordinate, Mesh};
 /// Maximum number of requests that are listed.
 const LISTED: usize = 1 << 20;
 
-/// What one holder sends one receiver of a region.
+/// A message of one owner of a region to one receiver.
 pub(crate) struct Served {
-    /// The other rank: the holder of a receiver, or the receiver of a holder.
+    /// The other rank: the owner of a receiver, or the receiver of an owner.
     pub(crate) peer: usize,
     pub(crate) share: Share,
     /// The number of elements.
@@ -50,8 +50,8 @@ pub(crate) struct Served {
 #[derive(Debug)]
 pub(crate) struct Lines {
     dims: SmallVec<[Dim; 4]>,
-    /// The digits that number the holders of a region, the first slowest.
-    holders: Modes<AxisStride>,
+    /// The digits that number the owners of a region, the first slowest.
+    owners: Modes<AxisStride>,
     order: Order,
 }
 
@@ -115,13 +115,13 @@ fn times(a: usize, b: usize, c: usize) -> usize {
     (a as u128 * b as u128 / c as u128) as usize
 }
 
-/// Returns the stretch of holder `h` of `k` on a line.
-fn stretch(len: usize, k: usize, h: usize) -> [usize; 2] {
+/// Returns the range of owner `h` of `k` on a line.
+fn range(len: usize, k: usize, h: usize) -> [usize; 2] {
     [times(h, len, k), times(h + 1, len, k)]
 }
 
-/// Returns the holder, of `k`, to whose stretch a position of a line belongs.
-fn holder_at(len: usize, k: usize, position: usize) -> usize {
+/// Returns the owner, of `k`, to whose range a position of a line belongs.
+fn owner_at(len: usize, k: usize, position: usize) -> usize {
     (((position as u128 + 1) * k as u128 - 1) / len as u128) as usize
 }
 
@@ -138,15 +138,15 @@ fn cut(lens: &[usize], [low, high]: [usize; 2]) -> Option<(Share, usize)> {
 }
 
 impl Lines {
-    /// Returns the lines; `None` if no region has several holders, or the rule has no meaning here.
+    /// Returns the lines; `None` if no region has several owners, or the rule does not apply.
     pub(crate) fn new(of: &Intersection) -> Result<Option<Lines>, Error> {
         let (from, to) = (&of.from, &of.to);
         let mesh = from.mesh();
-        let holders: Modes<AxisStride> =
+        let owners: Modes<AxisStride> =
             from.replicated_axes().into_iter().map(|s| mesh.known_mode(s)).collect();
         // On one mesh, partial values that stay, and those that arise, are bound to their coordinates.
         let bound = of.one_mesh() && (from.is_partial() || to.is_partial());
-        if size(&holders) == 1 || from.is_partial() || bound {
+        if size(&owners) == 1 || from.is_partial() || bound {
             return Ok(None);
         }
         let source = Grid::new(from);
@@ -161,7 +161,7 @@ impl Lines {
             }
             dims.push(Dim { of_source, of_target: met });
         }
-        let lines = Lines { dims, holders, order: Order::Listed(BTreeMap::new()) };
+        let lines = Lines { dims, owners, order: Order::Listed(BTreeMap::new()) };
         let is_apart = is_apart(of);
         if !is_apart && lines.requests(of) > LISTED {
             return Ok(None);
@@ -190,35 +190,35 @@ impl Lines {
     }
 
     /// Returns a rank that holds these regions of the source.
-    fn holder(&self, of: &Intersection, regions: &[usize], number: usize) -> usize {
+    fn owner(&self, of: &Intersection, regions: &[usize], number: usize) -> usize {
         let (mesh, grid) = (of.from.mesh(), Grid::new(&of.from));
         let mut c = Coordinate::from_elem(0, mesh.axes().len());
         for (dim, &i) in regions.iter().enumerate() {
             grid.set(&mut c, dim, i);
         }
-        set_number(&self.holders, &mut c, number);
+        set_number(&self.owners, &mut c, number);
         mesh.rank_at(&c).expect("digits are below their radix")
     }
 
-    /// Returns the line in which a receiver requests these regions, and its holders.
+    /// Returns the line in which a receiver requests these regions, and its owners.
     ///
     /// `None` if the receiver holds them itself.
     fn near(&self, of: &Intersection, receiver: usize, regions: &[usize]) -> Option<(Key, Vec<usize>)> {
-        let mut holders: Vec<usize> =
-            (0..size(&self.holders)).map(|number| self.holder(of, regions, number)).collect();
-        holders.sort_unstable();
-        if holders.binary_search(&receiver).is_ok() {
+        let mut owners: Vec<usize> =
+            (0..size(&self.owners)).map(|number| self.owner(of, regions, number)).collect();
+        owners.sort_unstable();
+        if owners.binary_search(&receiver).is_ok() {
             return None;
         }
         let class = self.class(regions);
         for (level, &size) in of.domain_sizes().iter().enumerate() {
             let domain = receiver / size;
-            if holders.iter().any(|rank| rank / size == domain) {
-                holders.retain(|rank| rank / size == domain);
-                return Some(((class, level, domain), holders));
+            if owners.iter().any(|rank| rank / size == domain) {
+                owners.retain(|rank| rank / size == domain);
+                return Some(((class, level, domain), owners));
             }
         }
-        Some(((class, of.domain_sizes().len(), 0), holders))
+        Some(((class, of.domain_sizes().len(), 0), owners))
     }
 
     /// Calls `f` with the source regions of each request of a receiver, and its extents.
@@ -264,7 +264,7 @@ impl Lines {
         lines
     }
 
-    /// Returns the holders that serve a request of a receiver, itself if it is one of them.
+    /// Returns the owners that serve a request of a receiver, itself if it is one of them.
     pub(crate) fn served(
         &self,
         of: &Intersection,
@@ -274,11 +274,11 @@ impl Lines {
     ) -> SmallVec<[Served; 4]> {
         let numel: usize = lens.iter().product();
         let mut served = SmallVec::new();
-        let mut add = |line: usize, start: usize, k: usize, holder: &dyn Fn(usize) -> usize| {
-            for h in holder_at(line, k, start)..=holder_at(line, k, start + numel - 1) {
-                let [low, high] = stretch(line, k, h).map(|x| x.clamp(start, start + numel) - start);
+        let mut add = |line: usize, start: usize, k: usize, owner: &dyn Fn(usize) -> usize| {
+            for h in owner_at(line, k, start)..=owner_at(line, k, start + numel - 1) {
+                let [low, high] = range(line, k, h).map(|x| x.clamp(start, start + numel) - start);
                 if let Some((share, numel)) = cut(lens, [low, high]) {
-                    served.push(Served { peer: holder(h), share, numel });
+                    served.push(Served { peer: owner(h), share, numel });
                 }
             }
         };
@@ -294,30 +294,30 @@ impl Lines {
                     (all, outer) = (all * dim.len(i), outer * len);
                 }
                 start += number(replicas, &c) * all;
-                let holder = |h: usize| self.holder(of, regions, h);
-                add(size(replicas) * all, start, size(&self.holders), &holder);
+                let owner = |h: usize| self.owner(of, regions, h);
+                add(size(replicas) * all, start, size(&self.owners), &owner);
             }
             Order::Listed(lines) => match self.near(of, receiver, regions) {
                 None => served.push(Served { peer: receiver, share: Share::All, numel }),
-                Some((key, holders)) => {
+                Some((key, owners)) => {
                     let line = &lines[&key];
                     let at = line.requests.binary_search_by_key(&receiver, |x| x.0);
                     let start = line.requests[at.expect("every request is listed")].1;
-                    add(line.len, start, holders.len(), &|h| holders[h]);
+                    add(line.len, start, owners.len(), &|h| owners[h]);
                 }
             },
         }
         served
     }
 
-    /// Calls `f` with what a holder sends to each receiver, and the receiver's regions of the target.
+    /// Calls `f` with each message of an owner, and the receiver's regions of the target.
     pub(crate) fn each_receiver(
         &self,
         of: &Intersection,
-        holder: usize,
+        owner: usize,
         f: &mut impl FnMut(Served, &[usize]),
     ) {
-        let Some(c) = of.from.mesh().coordinate(holder) else { return };
+        let Some(c) = of.from.mesh().coordinate(owner) else { return };
         let source = Grid::new(&of.from).regions_of(&c);
         if self.dims.iter().zip(&source).any(|(dim, &i)| dim.len(i) == 0) {
             return;
@@ -325,8 +325,7 @@ impl Lines {
         match &self.order {
             Order::Apart { replicas } => {
                 let all: usize = self.dims.iter().zip(&source).map(|(dim, &i)| dim.len(i)).product();
-                let [low, high] =
-                    stretch(size(replicas) * all, size(&self.holders), number(&self.holders, &c));
+                let [low, high] = range(size(replicas) * all, size(&self.owners), number(&self.owners, &c));
                 if low == high {
                     return;
                 }
@@ -351,16 +350,16 @@ impl Lines {
                 let sizes = of.domain_sizes();
                 for level in 0..=sizes.len() {
                     let domain = |rank: usize| sizes.get(level).map_or(0, |size| rank / size);
-                    let Some(line) = lines.get(&(class, level, domain(holder))) else { continue };
-                    let holders: Vec<usize> = {
-                        let all = (0..size(&self.holders)).map(|number| self.holder(of, &source, number));
+                    let Some(line) = lines.get(&(class, level, domain(owner))) else { continue };
+                    let owners: Vec<usize> = {
+                        let all = (0..size(&self.owners)).map(|number| self.owner(of, &source, number));
                         let mut near: Vec<usize> =
-                            all.filter(|&rank| domain(rank) == domain(holder)).collect();
+                            all.filter(|&rank| domain(rank) == domain(owner)).collect();
                         near.sort_unstable();
                         near
                     };
-                    let h = holders.binary_search(&holder).expect("it holds the region");
-                    let [low, high] = stretch(line.len, holders.len(), h);
+                    let h = owners.binary_search(&owner).expect("it holds the region");
+                    let [low, high] = range(line.len, owners.len(), h);
                     let first = line.requests.partition_point(|x| x.1 <= low).saturating_sub(1);
                     for &(receiver, start) in line.requests[first..].iter().take_while(|x| x.1 < high) {
                         let Some(c) = of.to.mesh().coordinate(receiver) else { continue };
@@ -381,9 +380,9 @@ impl Lines {
         }
     }
 
-    /// Calls `f` with every combination of target regions in a stretch of one replica, and the part of it.
+    /// Calls `f` with every combination of target regions in a range of one replica, and its part.
     ///
-    /// `start` is the first position of what was chosen so far, of which there are `outer` rows of `all`
+    /// `start` is the first position of the chosen regions, which have `outer` rows of `all`
     /// elements of the region in the dims that are left.
     fn within(
         &self,
@@ -415,7 +414,7 @@ impl Lines {
     }
 }
 
-/// The target regions chosen so far, and what they share with those of the source.
+/// The target regions chosen so far, and their overlaps with those of the source.
 struct Path {
     regions: Regions,
     lens: Regions,
@@ -452,9 +451,9 @@ mod tests {
     use crate::model::Level;
     use reshard_sharding::Sharding;
 
-    /// Requests are tiled, both ends say the same, and holders differ by less than a row of each request.
+    /// Requests are tiled, both ends agree, and owners differ by less than a row of each request.
     #[test]
-    fn stretches_tile_every_request_and_are_balanced() {
+    fn ranges_tile_every_request_and_are_balanced() {
         let placements = ["R", "S(0)", "S(1)", "SS(0,2)"];
         let meshes = ["x=2,y=3", "x=4,y=2", "x=3", "x=2,y=2@6", "x=8@8", "x=5@16", "x=2:6,y=3:2@1"];
         let level = |ranks| Level { ranks, latency_us: 1.0, gbytes_per_s: 1.0 };
@@ -486,12 +485,12 @@ mod tests {
         assert!(apart > 60 && listed > 200, "{apart} {listed}");
     }
 
-    /// Returns `true` if both sides are apart.
+    /// Returns `true` if no domain has ranks of both sides.
     fn check(x: &Intersection) -> bool {
         let lines = x.lines().unwrap().unwrap();
         let what = format!("{} on {} -> {} on {}", x.from, x.from.mesh(), x.to, x.to.mesh());
         let mut heard: BTreeMap<(usize, usize), usize> = BTreeMap::new();
-        // By line: what each holder sends, the most rows lost by a request, and its length.
+        // By line: what each owner sends, the most rows lost by a request, and its length.
         let mut of_lines: BTreeMap<Key, (BTreeMap<usize, usize>, usize)> = BTreeMap::new();
         for receiver in x.to.mesh().ranks() {
             lines.each_request(x, receiver, &mut |regions, lens| {
@@ -512,15 +511,15 @@ mod tests {
                     *heard.entry((served.peer, receiver)).or_default() += served.numel;
                 }
                 assert_eq!((next, served.iter().map(|x| x.numel).sum::<usize>()), (*longest, all), "{what}");
-                let Some((key, holders)) = near else { return };
+                let Some((key, owners)) = near else { return };
                 let line = of_lines.entry(key).or_default();
                 line.1 = line.1.max(all / longest);
                 for served in &served {
-                    assert!(holders.contains(&served.peer), "{what}");
+                    assert!(owners.contains(&served.peer), "{what}");
                     *line.0.entry(served.peer).or_default() += served.numel;
                 }
-                for holder in holders {
-                    line.0.entry(holder).or_default();
+                for owner in owners {
+                    line.0.entry(owner).or_default();
                 }
             });
         }
@@ -529,9 +528,9 @@ mod tests {
             assert!(sent.values().all(|n| n.abs_diff(mean) <= 2 * row), "{what}: {sent:?}, rows of {row}");
         }
         let mut told: BTreeMap<(usize, usize), usize> = BTreeMap::new();
-        for holder in x.from.mesh().ranks() {
-            lines.each_receiver(x, holder, &mut |served, _| {
-                *told.entry((holder, served.peer)).or_default() += served.numel;
+        for owner in x.from.mesh().ranks() {
+            lines.each_receiver(x, owner, &mut |served, _| {
+                *told.entry((owner, served.peer)).or_default() += served.numel;
             });
         }
         heard.retain(|(sender, receiver), _| sender != receiver);

@@ -37,11 +37,11 @@ use reshard_sharding::{PartialAxis, Sharding};
 /// The traffic needed from beyond each level, from the inside out.
 pub(crate) type Needs = SmallVec<[MinTraffic; 3]>;
 
-/// Needs in one way or several, each of which is a bound.
+/// One or several alternatives, each of which is a bound.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Needed {
     pub(crate) ways: SmallVec<[Needs; 1]>,
-    /// The cut that takes the longest, between two meshes.
+    /// The set of ranks that takes the longest, between two meshes.
     pub(crate) cut: Option<LowerBoundCut>,
 }
 
@@ -51,7 +51,7 @@ impl Needed {
     }
 }
 
-/// Returns the needs of every level, in one way or several, each of which is a bound.
+/// Returns the needs of every level: one or several alternatives, each of which is a bound.
 ///
 /// Where some axis does not nest with the network's domains, there is only the innermost level.
 pub(crate) fn needs(
@@ -89,10 +89,10 @@ pub(super) fn lengths(s: &Sharding) -> Result<Vec<Vec<u64>>, Error> {
     (0..grid.dims.len()).map(|dim| (0..grid.regions(dim)).map(|i| length(dim, i)).collect()).collect()
 }
 
-/// Returns the needs of every level between two meshes: of all cuts, and of each direction with its spread.
+/// Returns the needs of every level between two meshes: of all sets of ranks, and of each direction with its spread.
 ///
-/// What one rank sends says nothing about the messages of another. So the spread of a region at one level is
-/// a need of its own.
+/// The messages of one rank imply nothing about those of another. So the spread of a region at one level is
+/// a separate need.
 fn between_meshes(levels: &[Level], from: &Sharding, to: &Sharding, item: u64) -> Result<Needed, Error> {
     let none: Needs = levels.iter().map(|_| MinTraffic::bytes(0.0)).collect();
     if to.is_partial() {
@@ -127,7 +127,7 @@ fn between_meshes(levels: &[Level], from: &Sharding, to: &Sharding, item: u64) -
     for of_rank in &spreads.into {
         let mut needs = into.clone();
         for (need, &domains) in needs.iter_mut().zip(of_rank) {
-            // What comes from further out comes to another rank.
+            // Data from further out is sent to another rank.
             *need = if domains > 1 { MinTraffic { domains, ..*need } } else { MinTraffic::bytes(0.0) };
         }
         ways.push(needs);

@@ -182,8 +182,8 @@ fn cost(
             }
         }
         StepOp::Exchange | StepOp::AllToAll => {
-            // A replicated digit that takes a site has the value of the digit at the end of the chain of those
-            // that make room, unless it is further out than all of these.
+            // A replicated digit that takes a site has the value of the last digit in the chain of those that
+            // leave their sites, unless it is further out than all of these.
             let read = |d: usize| {
                 let next = |e: usize| match b[e] {
                     Stand::At(p) => (0..a.len()).find(|&x| x != e && a[x] == Stand::At(p)),

@@ -1,10 +1,10 @@
-//! The price that a plan says, against the price of its messages.
+//! The cost of a plan, against the cost of its messages.
 
 use reshard_test_support::both_directions::directions;
 
 use crate::plans::{Request, random, request};
 
-/// Plans say what their messages cost, in the direction that is worse.
+/// The cost of a plan is that of its messages, in the direction that is worse.
 ///
 /// Where digits do not nest with the domains of the network, the level of a digit is an approximation. There
 /// are few such steps, and only those may differ.

@@ -1,4 +1,4 @@
-//! The ledger of costs: no plan may become dearer than the one that was kept.
+//! The ledger of costs: no golden plan may become dearer.
 //!
 //! Each request has its primary and secondary cost, in the order of its objective: picoseconds by the
 //! messages in both directions, received bytes, and peak bytes. A request without a plan costs

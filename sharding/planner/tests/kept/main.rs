@@ -56,7 +56,7 @@ fn hash(text: &str) -> u64 {
     text.bytes().fold(0xCBF2_9CE4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01B3))
 }
 
-/// Returns the blocks that are asked about, of `blocks`.
+/// Returns the requested blocks, of `blocks`.
 fn chosen(asked: &Asked, blocks: u64) -> Vec<u64> {
     let is_chosen = |b: &u64| match asked {
         Asked::Write => true,

@@ -1,4 +1,4 @@
-//! Plans between two meshes: facts of trainers and servers, laws over small pairs, and the peers' own rules.
+//! Plans between two meshes: facts of trainers and servers, properties of small pairs, and the peers' own rules.
 
 use std::collections::BTreeMap;
 
@@ -67,23 +67,23 @@ fn sent(plan: &Plan) -> BTreeMap<usize, u64> {
 }
 
 /// Returns the ranks that hold each region: by dim, the starts and lengths of its intervals.
-fn holders(s: &Sharding) -> BTreeMap<Vec<Vec<(usize, usize)>>, Vec<usize>> {
-    let mut holders: BTreeMap<Vec<Vec<(usize, usize)>>, Vec<usize>> = BTreeMap::new();
+fn owners(s: &Sharding) -> BTreeMap<Vec<Vec<(usize, usize)>>, Vec<usize>> {
+    let mut owners: BTreeMap<Vec<Vec<(usize, usize)>>, Vec<usize>> = BTreeMap::new();
     for rank in s.mesh().ranks() {
         let region = s.region(rank).unwrap();
         let key = region.dims.iter().map(|dim| dim.iter().map(|x| (x.start, x.len)).collect()).collect();
-        holders.entry(key).or_default().push(rank);
+        owners.entry(key).or_default().push(rank);
     }
-    holders
+    owners
 }
 
-/// Returns the messages in which every target takes its shard from the holder that `pick` names, of its number.
+/// Returns the messages in which every target takes its shard from the owner that `pick` names, of its number.
 fn pulled(from: &Sharding, to: &Sharding, item: usize, pick: impl Fn(usize, usize) -> usize) -> Messages {
     let mut messages = Messages::new();
-    let holders = holders(from);
+    let owners = owners(from);
     for (number, rank) in to.mesh().ranks().enumerate() {
         let wanted = to.region(rank).unwrap();
-        for (region, ranks) in &holders {
+        for (region, ranks) in &owners {
             let shared = |(of, wanted): (&Vec<(usize, usize)>, &reshard_sharding::Intervals)| -> usize {
                 let len = |x: &(usize, usize), y: &reshard_sharding::Interval| {
                     (x.0 + x.1).min(y.start + y.len).saturating_sub(x.0.max(y.start))
@@ -102,7 +102,7 @@ fn pulled(from: &Sharding, to: &Sharding, item: usize, pick: impl Fn(usize, usiz
 
 /// Returns the time of the cheapest of the peers' own rules, in microseconds.
 ///
-/// The first holder of a region sends it; every target takes its own copy, replicas in turn; all is gathered
+/// The first owner of a region sends it; every target takes its own copy, replicas in turn; all is gathered
 /// on one rank and scattered from there.
 fn of_peers(fact: &Fact) -> f64 {
     let item = fact.dtype.bits() / 8;
@@ -119,7 +119,7 @@ fn of_peers(fact: &Fact) -> f64 {
     first.min(in_turn).min(gathered + worst(&pulled(&whole, &fact.to, item, |_, _| 0)))
 }
 
-/// The share of a round of the slowest level in bytes: what one holder may send more than the others.
+/// The share of a round of the slowest level in bytes: the excess that one owner may send.
 fn round(topology: &Topology) -> f64 {
     topology.levels().last().map_or(0.0, |l| l.latency_us * l.gbytes_per_s * 1e3)
 }
@@ -134,9 +134,9 @@ fn facts_of_trainers_and_servers() {
         let (cost, bound) = (plan.cost_us(), plan.lower_bound_us());
         // The stated cost is that of the messages, in both directions.
         assert!((cost - picoseconds(&plan, &fact.topology) as f64 / 1e6).abs() < 1e-3, "{what}");
-        // Holders of one region share its work.
+        // Owners of one region share its work.
         let sent = sent(&plan);
-        for ranks in holders(&fact.from).values() {
+        for ranks in owners(&fact.from).values() {
             let of = |rank: &usize| sent.get(rank).copied().unwrap_or(0) as f64;
             let share = ranks.iter().map(of).sum::<f64>() / ranks.len() as f64;
             let worst = ranks.iter().map(of).fold(0.0, f64::max);
@@ -144,7 +144,7 @@ fn facts_of_trainers_and_servers() {
             balanced += usize::from(worst <= 1.02 * share);
             classes += 1;
         }
-        // Posting ahead would bring all to 1.3: in one piece, the steps of a relay add up.
+        // Without overlap, the times of the two steps of a relay add up.
         assert!(cost <= bound * if bound < 100.0 { 2.0 } else { 1.9 }, "{what}");
         above += usize::from(bound >= 100.0 && cost > 1.3 * bound);
         far += usize::from(bound >= 100.0 && cost > 1.5 * bound);
@@ -155,7 +155,7 @@ fn facts_of_trainers_and_servers() {
         carried_out(&planner.plan(from, to, fact.dtype).unwrap());
         count += 1;
     }
-    println!("{balanced} of {classes} regions are sent by equal shares of their holders");
+    println!("{balanced} of {classes} regions are sent by equal shares of their owners");
     println!("{count} facts, {above} above 1.3 times the bound, {far} above 1.5");
     assert!(count > 500 && above <= 63 && far <= 12, "{count} {above} {far}");
 }
