@@ -296,9 +296,9 @@ impl Sides {
         self.target.of_ranks.iter().map(of_rank).collect()
     }
 
-    /// Returns the most domains of a size to which a region of the source must spread, per domain that holds it.
+    /// Returns the most domains of a size to which a region of the source must spread, per rank that holds it.
     ///
-    /// Its own domains count, too.
+    /// The rank itself counts, too.
     fn fan_out(&self, size: usize) -> u64 {
         // By region of the source, the domains that hold any of it, and those that only want it.
         let mut holding: Vec<Vec<usize>> = vec![Vec::new(); self.held.len()];
@@ -306,7 +306,11 @@ impl Sides {
             holding[x.1].push(x.0 / size);
         }
         holding.iter_mut().for_each(Vec::dedup);
-        let ratio = |h: usize, w: usize| if h > 0 && w > 0 { (h + w).div_ceil(h) as u64 } else { 1 };
+        // Every rank that holds a region may send it to another domain in the same round.
+        let ratio = |i: usize, w: usize| {
+            let ranks = self.source.ranks[i];
+            if ranks > 0 && w > 0 { (ranks + w).div_ceil(ranks) as u64 } else { 1 }
+        };
         if size == 1 {
             let of_dim = |(met, regions): (&Vec<Vec<(usize, usize)>>, usize)| {
                 let mut counts = vec![0usize; regions];
@@ -323,7 +327,7 @@ impl Sides {
                 let own = holding[i].iter().filter_map(|&rank| self.target.at(rank));
                 met * each - own.filter(|x| self.shared(i, x.1) > 0).count()
             };
-            return (0..self.held.len()).map(|i| ratio(holding[i].len(), wants(i))).max().unwrap_or(1);
+            return (0..self.held.len()).map(|i| ratio(i, wants(i))).max().unwrap_or(1);
         }
         let mut wanting: Vec<Vec<usize>> = vec![Vec::new(); self.wanted.len()];
         for x in &self.target.of_ranks {
@@ -345,7 +349,6 @@ impl Sides {
             list.sort_unstable();
             list.dedup();
         }
-        let all = holding.iter().zip(&reached);
-        all.map(|(holding, reached)| ratio(holding.len(), reached.len())).max().unwrap_or(1)
+        reached.iter().enumerate().map(|(i, reached)| ratio(i, reached.len())).max().unwrap_or(1)
     }
 }

@@ -82,11 +82,26 @@ enum Order {
 /// The number of a class, the level of a line, and the domain.
 type Key = (usize, usize, usize);
 
-/// The requests of a line: receivers, ascending, and where each request starts.
+/// The requests of a line, and its length.
 #[derive(Debug, Default)]
 struct Line {
-    requests: Vec<(usize, usize)>,
+    requests: Vec<Request>,
     len: usize,
+}
+
+/// A request: its receiver, the position of that in the [`order`], and its start on the line.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    receiver: usize,
+    order: usize,
+    start: usize,
+}
+
+/// Returns the position of a rank among those of a mesh: its number, unless ranks are a table.
+///
+/// So a plan does not depend on how the ranks of a table are numbered.
+fn order(mesh: &Mesh, rank: usize) -> usize {
+    if mesh.rank_table().is_none() { rank } else { mesh.position(rank).unwrap_or(rank) }
 }
 
 /// Regions, one of every dim.
@@ -206,8 +221,8 @@ impl Lines {
     fn near(&self, of: &Intersection, receiver: usize, regions: &[usize]) -> Option<(Key, Vec<usize>)> {
         let mut owners: Vec<usize> =
             (0..size(&self.owners)).map(|number| self.owner(of, regions, number)).collect();
-        owners.sort_unstable();
-        if owners.binary_search(&receiver).is_ok() {
+        owners.sort_unstable_by_key(|&rank| order(of.from.mesh(), rank));
+        if owners.contains(&receiver) {
             return None;
         }
         let class = self.class(regions);
@@ -251,12 +266,13 @@ impl Lines {
     fn listed(&self, of: &Intersection) -> BTreeMap<Key, Line> {
         let mut lines: BTreeMap<Key, Line> = BTreeMap::new();
         let mut receivers: Vec<usize> = of.to.mesh().ranks().collect();
-        receivers.sort_unstable();
+        receivers.sort_unstable_by_key(|&rank| order(of.to.mesh(), rank));
         for receiver in receivers {
+            let order = order(of.to.mesh(), receiver);
             self.each_request(of, receiver, &mut |regions, lens| {
                 if let Some((key, _)) = self.near(of, receiver, regions) {
                     let line = lines.entry(key).or_default();
-                    line.requests.push((receiver, line.len));
+                    line.requests.push(Request { receiver, order, start: line.len });
                     line.len += lens.iter().product::<usize>();
                 }
             });
@@ -301,8 +317,9 @@ impl Lines {
                 None => served.push(Served { peer: receiver, share: Share::All, numel }),
                 Some((key, owners)) => {
                     let line = &lines[&key];
-                    let at = line.requests.binary_search_by_key(&receiver, |x| x.0);
-                    let start = line.requests[at.expect("every request is listed")].1;
+                    let order = order(of.to.mesh(), receiver);
+                    let at = line.requests.binary_search_by_key(&order, |x| x.order);
+                    let start = line.requests[at.expect("every request is listed")].start;
                     add(line.len, start, owners.len(), &|h| owners[h]);
                 }
             },
@@ -355,13 +372,15 @@ impl Lines {
                         let all = (0..size(&self.owners)).map(|number| self.owner(of, &source, number));
                         let mut near: Vec<usize> =
                             all.filter(|&rank| domain(rank) == domain(owner)).collect();
-                        near.sort_unstable();
+                        near.sort_unstable_by_key(|&rank| order(of.from.mesh(), rank));
                         near
                     };
-                    let h = owners.binary_search(&owner).expect("it holds the region");
+                    let h = owners.iter().position(|&rank| rank == owner).expect("it holds the region");
                     let [low, high] = range(line.len, owners.len(), h);
-                    let first = line.requests.partition_point(|x| x.1 <= low).saturating_sub(1);
-                    for &(receiver, start) in line.requests[first..].iter().take_while(|x| x.1 < high) {
+                    let first = line.requests.partition_point(|x| x.start <= low).saturating_sub(1);
+                    for &Request { receiver, start, .. } in
+                        line.requests[first..].iter().take_while(|x| x.start < high)
+                    {
                         let Some(c) = of.to.mesh().coordinate(receiver) else { continue };
                         let target = Grid::new(&of.to).regions_of(&c);
                         let of_dim =

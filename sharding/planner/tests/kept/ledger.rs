@@ -53,8 +53,15 @@ pub(crate) fn compare(asked: &Asked, found: &[(u64, Vec<(String, Price)>)]) {
         for line in &dearer {
             println!("dearer: {line}");
         }
-        let prices = found.iter().flat_map(|x| &x.1).flat_map(|x| x.1);
-        std::fs::write(&path, prices.flat_map(u64::to_le_bytes).collect::<Vec<u8>>()).expect("the ledger");
+        let mut kept = kept;
+        for (block, answers) in found {
+            for (i, (_, price)) in answers.iter().enumerate() {
+                let at = ((*block * BLOCK) as usize + i) * STORED;
+                let bytes: Vec<u8> = price.iter().flat_map(|n| n.to_le_bytes()).collect();
+                kept[at..at + STORED].copy_from_slice(&bytes);
+            }
+        }
+        std::fs::write(&path, kept).expect("the ledger");
         return;
     }
     let shown: Vec<&String> = dearer.iter().take(20).collect();
