@@ -90,7 +90,7 @@ fn a_plan_costs_at_most_its_mirror() {
                             .chosen
                             .is_some_and(|i| seen.candidates[i].origin == CandidateSource::OneExchange)
                 };
-                // The owners of a region share only what they send, which differs in the last digits.
+                // Owners may share a region in one direction only, which differs in the last digits.
                 let close = bare && cost(&plan, objective) <= cost(&mirror, objective) / 1000 * 1001;
                 let exhausted = plan.is_budget_exhausted() || dual.is_budget_exhausted();
                 assert!(
