@@ -13,7 +13,7 @@ use crate::plan::Plan;
 use crate::problem::COUNTED;
 use crate::problem::Question;
 use crate::regions::intersection::Intersection;
-use crate::regions::need::{Needed, needs, received_between_meshes};
+use crate::regions::need::{Needed, needs};
 use crate::regions::tally::{Tally, local_numels};
 use crate::states::ends::Ends;
 use crate::states::system::{codes, is_local};
@@ -71,7 +71,9 @@ pub(crate) fn assemble_unbounded(
 }
 
 impl Question<'_> {
-    /// Returns the traffic that every plan needs over each level, in all alternatives; empty if all digits are local.
+    /// Returns the traffic that every plan needs over each level, in all alternatives.
+    ///
+    /// It is empty if all digits are local.
     fn needs(&self, ends: Option<&Ends>) -> Result<Needed, Error> {
         match ends {
             Some(ends) if ends.from.iter().zip(&ends.to).all(|(&a, &b)| is_local([a, b])) => {
@@ -79,34 +81,26 @@ impl Question<'_> {
             }
             Some(ends) => {
                 let (s, t) = (codes(&ends.from, &ends.from), codes(&ends.to, &ends.from));
-                Ok(Needed::one(self.needs_between(&ends.bounding, [&s, &t])))
+                Ok(Needed::one(self.needs_between(&ends.bounding, [&s, &t]), self.item))
             }
             None => needs(&self.network, self.from, self.to, self.item),
         }
     }
 
-    /// Returns the bytes that the worst rank receives at least, in whole elements.
-    ///
-    /// On one mesh these come from beyond the innermost level. Between two meshes, needs are also of what
-    /// ranks send.
-    fn least_bytes_of(&self, needs: &Needed) -> Result<u64, Error> {
-        let least = if self.on_one_mesh() {
-            needs.ways.first().and_then(|needs| needs.first()).map_or(0.0, |n| n.bytes) / self.item as f64
-        } else {
-            received_between_meshes(self.from, self.to)?
-        };
-        Ok((least - 1e-6).max(0.0).ceil() as u64 * self.item)
+    /// Returns the bytes that the worst rank receives at least, rounded up to whole elements.
+    fn least_bytes_of(&self, needs: &Needed) -> u64 {
+        (needs.received - 1e-6).max(0.0).ceil() as u64 * self.item
     }
 
     /// Returns a lower bound of the bytes that the worst rank receives, for partial targets too.
     pub(crate) fn least_bytes(&self) -> Result<u64, Error> {
-        self.least_bytes_of(&self.needs(self.ends().as_ref())?)
+        Ok(self.least_bytes_of(&self.needs(self.ends().as_ref())?))
     }
 
     /// Returns the lower bound in bytes, and that of the time of any plan in microseconds.
     pub(crate) fn least_bytes_and_us(&self) -> Result<(u64, f64), Error> {
         let needs = self.needs(self.ends().as_ref())?;
-        Ok((self.least_bytes_of(&needs)?, self.bound_of_needs(&needs)))
+        Ok((self.least_bytes_of(&needs), self.bound_of_needs(&needs)))
     }
 
     /// Returns the least time of a plan that communicates, given its needs from beyond each level.
@@ -138,7 +132,7 @@ impl Plan {
             Some(_) if needs.ways.is_empty() => 0.0,
             Some(_) => needs.ways.iter().map(|needs| q.time_needed(needs)).fold(0.0, f64::max),
         };
-        let bytes = q.least_bytes_of(&needs)?;
+        let bytes = q.least_bytes_of(&needs);
         self.lower_bound_bytes = (!q.to.is_partial()).then_some(bytes);
         // With time as the objective and no limits, a plan that communicates proves that none without
         // communication exists, unless the budget ran out.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use reshard_layout::InlineVec;
 
 use crate::Error;
-use crate::model::exchange::{Messages, Worst};
+use crate::model::exchange::Messages;
 use crate::model::totals::Cost;
 use crate::problem::Question;
 use crate::regions::intersection::Intersection;
@@ -35,9 +35,7 @@ impl SharedOut {
     ) -> Result<SharedOut, Error> {
         let mut messages = Messages::new(q.network.model, [&regions.from, &regions.to]);
         regions.shared_out(&mut |rank, peer, numel| messages.add([peer, rank], numel))?;
-        let mut worst = Worst::new(q.network.model, q.item, &group, peak);
-        messages.each(&mut |side, loads| worst.see(side, loads));
-        let (straight, sent) = worst.cost();
+        let (straight, sent) = messages.cost(q.item, &group, peak);
         let turned = Cost { received: sent, ..straight };
         Ok(SharedOut { regions, axes, group, straight, turned })
     }

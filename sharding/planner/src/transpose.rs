@@ -30,7 +30,7 @@ use smallvec::SmallVec;
 use crate::Error;
 use crate::assemble::assemble_unbounded;
 use crate::message::Message;
-use crate::model::exchange::{Messages, Worst};
+use crate::model::exchange::Messages;
 use crate::plan::Plan;
 use crate::problem::Question;
 use crate::shared_exchange::SharedOut;
@@ -163,9 +163,7 @@ fn transposed_step(
             }
         }
     }
-    let mut worst = Worst::new(q.network.model, q.item, &step.group, step.peak_bytes);
-    counted.each(&mut |direction, loads| worst.see(direction, loads));
-    let (counted, sent_bytes) = worst.cost();
+    let (counted, sent_bytes) = counted.cost(q.item, &step.group, step.peak_bytes);
     let is_collective = match &*step.action {
         Action::AllGather(_) | Action::ReduceScatter(..) => true,
         Action::Slice(_)

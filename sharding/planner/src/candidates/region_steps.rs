@@ -279,14 +279,13 @@ impl Question<'_> {
                 regions.pulls(&grids, rank, &meetings, &mut |peer, numel| counted.add([peer, rank], numel));
             }
         }
-        counted.each(&mut |side, loads| worst.see(side, loads));
-        Ok(worst.cost())
+        Ok(counted.cost(self.item, group, *peak))
     }
 
     /// Returns the most that an exchange between two meshes can cost, without examining its messages.
     ///
-    /// All data crosses the outermost level. Every owner of a region serves all requests, or its share; then each request and each range may be
-    /// split further.
+    /// All data crosses the outermost level. Every owner of a region serves all requests, or its share; then
+    /// each request and each range may be split further.
     fn at_most(&self, tally: &Tally, mut worst: Worst<'_>) -> Result<(Cost, u64), Error> {
         let regions = tally.of();
         let (from, to) = (&regions.from, &regions.to);

@@ -36,6 +36,7 @@ use crate::options::PlanOptions;
 use crate::plan::Plan;
 use crate::problem::Question;
 use crate::states::ends::Ends;
+use crate::states::system::is_hierarchical;
 use crate::step::Step;
 
 /// Maximum number of ranks for which a reduction of digits is also tried in uneven blocks.
@@ -203,7 +204,7 @@ fn straight(
     }
     let Routed { plan, effort, left_out } = routed;
     // Of a hierarchical axis, the digits of a route may not be a group, but whole axes are.
-    let lacks_groups = plan.is_none() && q.from.mesh().axes().iter().any(|a| a.layout().flat().len() > 1);
+    let lacks_groups = plan.is_none() && is_hierarchical(q.from.mesh());
     let by_regions = goes_by_regions(q, ends) || lacks_groups;
     let mut best = Best { plan, effort, is_bounded: true, has_others: by_regions || left_out };
     if by_regions {

@@ -97,12 +97,14 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Calls `f` with the elements and peers of every rank over each level, in both directions.
-    pub(crate) fn each(&self, f: &mut impl FnMut(Direction, &[(usize, usize)])) {
+    /// Returns the cost of the exchange of elements of `item` bytes, and the bytes that the worst rank sends.
+    pub(crate) fn cost(&self, item: u64, group: &GroupPattern, peak: u64) -> (Cost, u64) {
+        let mut worst = Worst::new(self.model, item, group, peak);
         for (direction, loads) in [Direction::In, Direction::Out].into_iter().zip(&self.loads) {
             for of_rank in loads.chunks(self.model.levels().len()) {
-                f(direction, of_rank);
+                worst.see(direction, of_rank);
             }
         }
+        worst.cost()
     }
 }

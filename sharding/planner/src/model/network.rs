@@ -51,6 +51,18 @@ fn keeps_domains(table: &[usize], domain: usize) -> bool {
         && table.chunks(domain).zip(of_ranks).all(|(block, of)| block.iter().all(|rank| rank / domain == of))
 }
 
+/// Returns `true` if no domain of a size has ranks of both meshes.
+pub(crate) fn are_apart(a: &Mesh, b: &Mesh, domain: usize) -> bool {
+    let domains = |mesh: &Mesh| -> Vec<usize> {
+        let mut all: Vec<usize> = mesh.ranks().map(|rank| rank / domain).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    };
+    let (a, b) = (domains(a), domains(b));
+    a.iter().all(|domain| b.binary_search(domain).is_err())
+}
+
 impl<'a> Network<'a> {
     pub(crate) fn new(model: &'a Model, mesh: &'a Mesh) -> Network<'a> {
         let levels = model.levels();

@@ -227,16 +227,6 @@ pub(crate) fn crossings(levels: &[Level], sides: &Sides) -> Vec<Crossing> {
     found
 }
 
-/// Returns `true` if no domain of an inner level has ranks of both sides.
-pub(crate) fn are_apart(levels: &[Level], sides: &Sides) -> bool {
-    let size = levels.iter().filter_map(|l| l.ranks).max().unwrap_or(1);
-    let is_source = |domain: usize| {
-        let first = sides.source.of_ranks.partition_point(|x| x.0 < domain * size);
-        sides.source.of_ranks.get(first).is_some_and(|x| x.0 / size == domain)
-    };
-    !sides.target.of_ranks.iter().any(|x| is_source(x.0 / size))
-}
-
 /// Returns the most ranks that share a domain, of the level below each, from the inside out.
 pub(crate) fn domain_sizes(levels: &[Level], sides: &Sides) -> SmallVec<[u64; 3]> {
     let below = core::iter::once(1).chain(levels.iter().filter_map(|l| l.ranks));
@@ -251,7 +241,7 @@ const LISTED: u64 = 1 << 18;
 pub(crate) struct Spreads {
     /// The domains on whose data one receiver depends, its own included; of the receivers that depend on most.
     pub(crate) into: Vec<SmallVec<[u64; 3]>>,
-    /// The domains that a region of the source must reach, per domain that holds it, its own included.
+    /// The domains that a region of the source must reach, per rank that holds it, itself included.
     pub(crate) out: SmallVec<[u64; 3]>,
 }
 

@@ -293,6 +293,20 @@ impl Intersection {
             .collect()
     }
 
+    /// Returns an estimate of the number of messages, including those from a rank to itself.
+    ///
+    /// By dim, it takes the overlaps of every region of the target.
+    pub(crate) fn expected_messages<'m>(
+        &self,
+        dims: impl Iterator<Item = &'m [Vec<(usize, usize)>]>,
+    ) -> usize {
+        // Regions of different dims overlap independently: the mean of a product is the product of means.
+        let mean = |met: &[Vec<(usize, usize)>]| {
+            met.iter().map(Vec::len).sum::<usize>() as f64 / met.len().max(1) as f64
+        };
+        (dims.map(mean).product::<f64>() * self.to.mesh().size() as f64) as usize
+    }
+
     /// Returns the grids of the source and the target.
     pub(crate) fn grids(&self) -> [Grid<'_>; 2] {
         [Grid::new(&self.from), Grid::new(&self.to)]
@@ -310,19 +324,26 @@ impl Intersection {
         let regions = target.regions_of(&c);
         let met: SmallVec<[&[(usize, usize)]; 4]> =
             regions.iter().zip(meetings).map(|(&j, met)| met[j].as_slice()).collect();
-        if met.iter().any(|m| m.is_empty()) {
-            return;
-        }
-        let mut at: SmallVec<[usize; 4]> = SmallVec::from_elem(0, met.len());
-        loop {
-            let chosen = || met.iter().zip(&at).map(|(m, &i)| m[i]);
-            let regions: SmallVec<[usize; 4]> = chosen().map(|x| x.0).collect();
-            if let Some(peer) = self.source_of(source, rank, &regions) {
-                f(peer, chosen().map(|x| x.1).product());
+        each_overlap(&met, &mut |regions, lens| {
+            if let Some(peer) = self.source_of(source, rank, regions) {
+                f(peer, lens.iter().product());
             }
-            let Some(dim) = (0..met.len()).rev().find(|&d| at[d] + 1 < met[d].len()) else { return };
-            at[dim] += 1;
-            at[dim + 1..].fill(0);
-        }
+        });
+    }
+}
+
+/// Calls `f` with every combination of one region per dim, and the number of shared indices of each dim.
+pub(crate) fn each_overlap(met: &[&[(usize, usize)]], f: &mut impl FnMut(&[usize], &[usize])) {
+    if met.iter().any(|m| m.is_empty()) {
+        return;
+    }
+    let mut at: SmallVec<[usize; 4]> = SmallVec::from_elem(0, met.len());
+    loop {
+        let (regions, lens): (SmallVec<[usize; 4]>, SmallVec<[usize; 4]>) =
+            met.iter().zip(&at).map(|(m, &i)| m[i]).unzip();
+        f(&regions, &lens);
+        let Some(dim) = (0..met.len()).rev().find(|&d| at[d] + 1 < met[d].len()) else { return };
+        at[dim] += 1;
+        at[dim + 1..].fill(0);
     }
 }

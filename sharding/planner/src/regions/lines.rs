@@ -29,8 +29,9 @@ use reshard_layout::{AxisStride, Modes};
 use smallvec::SmallVec;
 
 use crate::Error;
+use crate::model::network::are_apart;
 use crate::regions::grid::Grid;
-use crate::regions::intersection::{Intersection, Share};
+use crate::regions::intersection::{Intersection, Share, each_overlap};
 use reshard_sharding::internal::{digit, set_digit};
 use reshard_sharding::{Coordinate, Mesh};
 
@@ -177,8 +178,9 @@ impl Lines {
             dims.push(Dim { of_source, of_target: met });
         }
         let lines = Lines { dims, owners, order: Order::Listed(BTreeMap::new()) };
-        let is_apart = is_apart(of);
-        if !is_apart && lines.requests(of) > LISTED {
+        let domain = of.domain_sizes().iter().copied().max().unwrap_or(1);
+        let is_apart = are_apart(mesh, to.mesh(), domain);
+        if !is_apart && of.expected_messages(lines.dims.iter().map(|dim| dim.of_target.as_slice())) > LISTED {
             return Ok(None);
         }
         let order = if is_apart {
@@ -190,14 +192,6 @@ impl Lines {
             Order::Listed(lines.listed(of))
         };
         Ok(Some(Lines { order, ..lines }))
-    }
-
-    /// Returns an estimate of the number of requests.
-    fn requests(&self, of: &Intersection) -> usize {
-        // Regions of different dims overlap independently: the mean of a product is the product of means.
-        let met = |dim: &Dim| dim.of_target.iter().map(Vec::len).sum::<usize>() as f64;
-        let mean = |dim: &Dim| met(dim) / dim.of_target.len().max(1) as f64;
-        (self.dims.iter().map(mean).product::<f64>() * of.to.mesh().size() as f64) as usize
     }
 
     fn class(&self, regions: &[usize]) -> usize {
@@ -215,13 +209,19 @@ impl Lines {
         mesh.rank_at(&c).expect("digits are below their radix")
     }
 
+    /// Returns the ranks that hold these regions of the source, in their order.
+    fn owners(&self, of: &Intersection, regions: &[usize]) -> Vec<usize> {
+        let mut owners: Vec<usize> =
+            (0..size(&self.owners)).map(|number| self.owner(of, regions, number)).collect();
+        owners.sort_unstable_by_key(|&rank| order(of.from.mesh(), rank));
+        owners
+    }
+
     /// Returns the line in which a receiver requests these regions, and its owners.
     ///
     /// `None` if the receiver holds them itself.
     fn near(&self, of: &Intersection, receiver: usize, regions: &[usize]) -> Option<(Key, Vec<usize>)> {
-        let mut owners: Vec<usize> =
-            (0..size(&self.owners)).map(|number| self.owner(of, regions, number)).collect();
-        owners.sort_unstable_by_key(|&rank| order(of.from.mesh(), rank));
+        let mut owners = self.owners(of, regions);
         if owners.contains(&receiver) {
             return None;
         }
@@ -247,19 +247,8 @@ impl Lines {
     ) {
         let Some(c) = of.to.mesh().coordinate(receiver).filter(|c| of.receives_at(c)) else { return };
         let regions = Grid::new(&of.to).regions_of(&c);
-        let met: SmallVec<[&[(usize, usize)]; 4]> =
-            self.dims.iter().zip(&regions).map(|(dim, &j)| dim.of_target[j].as_slice()).collect();
-        if met.iter().any(|met| met.is_empty()) {
-            return;
-        }
-        let mut at: Regions = SmallVec::from_elem(0, met.len());
-        loop {
-            let chosen = || met.iter().zip(&at).map(|(met, &i)| met[i]);
-            f(&chosen().map(|x| x.0).collect::<Regions>(), &chosen().map(|x| x.1).collect::<Regions>());
-            let Some(dim) = (0..met.len()).rev().find(|&d| at[d] + 1 < met[d].len()) else { return };
-            at[dim] += 1;
-            at[dim + 1..].fill(0);
-        }
+        let met = self.dims.iter().zip(&regions).map(|(dim, &j)| dim.of_target[j].as_slice());
+        each_overlap(&met.collect::<SmallVec<[_; 4]>>(), f);
     }
 
     /// Lists the requests of all lines.
@@ -368,13 +357,8 @@ impl Lines {
                 for level in 0..=sizes.len() {
                     let domain = |rank: usize| sizes.get(level).map_or(0, |size| rank / size);
                     let Some(line) = lines.get(&(class, level, domain(owner))) else { continue };
-                    let owners: Vec<usize> = {
-                        let all = (0..size(&self.owners)).map(|number| self.owner(of, &source, number));
-                        let mut near: Vec<usize> =
-                            all.filter(|&rank| domain(rank) == domain(owner)).collect();
-                        near.sort_unstable_by_key(|&rank| order(of.from.mesh(), rank));
-                        near
-                    };
+                    let mut owners = self.owners(of, &source);
+                    owners.retain(|&rank| domain(rank) == domain(owner));
                     let h = owners.iter().position(|&rank| rank == owner).expect("it holds the region");
                     let [low, high] = range(line.len, owners.len(), h);
                     let first = line.requests.partition_point(|x| x.start <= low).saturating_sub(1);
@@ -448,20 +432,6 @@ impl Dim {
     fn len(&self, source: usize) -> usize {
         self.of_source[source].last().map_or(0, |x| x.before + x.shared)
     }
-}
-
-/// Returns `true` if no domain of the network has ranks of both sides.
-fn is_apart(of: &Intersection) -> bool {
-    let (a, b) = (of.from.mesh(), of.to.mesh());
-    let size = of.domain_sizes().iter().copied().max().unwrap_or(1);
-    let domains = |mesh: &Mesh| -> Vec<usize> {
-        let mut all: Vec<usize> = mesh.ranks().map(|rank| rank / size).collect();
-        all.sort_unstable();
-        all.dedup();
-        all
-    };
-    let (a, b) = (domains(a), domains(b));
-    a.iter().all(|domain| b.binary_search(domain).is_err())
 }
 
 #[cfg(test)]
@@ -554,6 +524,6 @@ mod tests {
         }
         heard.retain(|(sender, receiver), _| sender != receiver);
         assert_eq!(told, heard, "{what}");
-        is_apart(x)
+        matches!(lines.order, Order::Apart { .. })
     }
 }

@@ -23,11 +23,11 @@
 use smallvec::SmallVec;
 
 use crate::Error;
-use crate::bounds::cut::LowerBoundCut;
+use crate::bounds::cut::{Cut, LowerBoundCut};
 use crate::bounds::need as element;
-use crate::model::network::Network;
+use crate::model::network::{Network, are_apart};
 use crate::model::{Level, MinTraffic};
-use crate::regions::cuts::{Sides, are_apart, crossings, domain_sizes, spreads};
+use crate::regions::cuts::{Sides, crossings, domain_sizes, spreads};
 use crate::regions::grid::Grid;
 use crate::regions::intersection::Intersection;
 use reshard_layout::{AxisStride, Mode, Modes};
@@ -41,13 +41,17 @@ pub(crate) type Needs = SmallVec<[MinTraffic; 3]>;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Needed {
     pub(crate) ways: SmallVec<[Needs; 1]>,
+    /// Elements that the worst rank receives.
+    pub(crate) received: f64,
     /// The set of ranks that takes the longest, between two meshes.
     pub(crate) cut: Option<LowerBoundCut>,
 }
 
 impl Needed {
-    pub(crate) fn one(needs: Needs) -> Needed {
-        Needed { ways: SmallVec::from_iter([needs]), cut: None }
+    /// Creates the needs of one mesh: a rank receives its need from beyond the innermost level.
+    pub(crate) fn one(needs: Needs, item: u64) -> Needed {
+        let received = needs.first().map_or(0.0, |n| n.bytes) / item as f64;
+        Needed { ways: SmallVec::from_iter([needs]), received, cut: None }
     }
 }
 
@@ -79,7 +83,7 @@ pub(crate) fn needs(
         let seen = Readers { from, to, axes: outer.collect() };
         needs.push(seen.need(&meetings, &lengths, item));
     }
-    Ok(Needed::one(needs))
+    Ok(Needed::one(needs, item))
 }
 
 /// Returns the number of indices of each region, by dim.
@@ -89,18 +93,19 @@ pub(super) fn lengths(s: &Sharding) -> Result<Vec<Vec<u64>>, Error> {
     (0..grid.dims.len()).map(|dim| (0..grid.regions(dim)).map(|i| length(dim, i)).collect()).collect()
 }
 
-/// Returns the needs of every level between two meshes: of all sets of ranks, and of each direction with its spread.
+/// Returns the needs of every level between two meshes: of all sets of ranks, and of each direction with
+/// its spread.
 ///
 /// The messages of one rank imply nothing about those of another. So the spread of a region at one level is
 /// a separate need.
 fn between_meshes(levels: &[Level], from: &Sharding, to: &Sharding, item: u64) -> Result<Needed, Error> {
     let none: Needs = levels.iter().map(|_| MinTraffic::bytes(0.0)).collect();
     if to.is_partial() {
-        return Ok(Needed::one(none));
+        return Ok(Needed::one(none, item));
     }
     let sides = Sides::new(from, to)?;
     let (mut all, mut into, mut out) = (none.clone(), none.clone(), none);
-    let mut cut: Option<LowerBoundCut> = None;
+    let (mut cut, mut received): (Option<LowerBoundCut>, f64) = (None, 0.0);
     for x in crossings(levels, &sides) {
         let rate: f64 = levels[x.level..].iter().map(|l| l.gbytes_per_s).sum();
         let (bytes, gbytes_per_s) = (x.numel * item, rate * x.ranks as f64);
@@ -108,13 +113,17 @@ fn between_meshes(levels: &[Level], from: &Sharding, to: &Sharding, item: u64) -
         if cut.is_none_or(|worst| worst.us < us) {
             cut = Some(LowerBoundCut { cut: x.cut, level: x.level, bytes, gbytes_per_s, us });
         }
+        if x.cut == Cut::IntoRank {
+            received = received.max(x.numel as f64);
+        }
         let bytes = x.numel as f64 / x.ranks as f64 * item as f64;
         for needs in [&mut all, if x.cut.is_into() { &mut into } else { &mut out }] {
             needs[x.level].bytes = needs[x.level].bytes.max(bytes);
         }
     }
     if from.is_partial() {
-        all[0].bytes = all[0].bytes.max(received_between_meshes(from, to)? * item as f64);
+        received = received_of_partial(from, to);
+        all[0].bytes = all[0].bytes.max(received * item as f64);
     }
     let (spreads, sizes) = (spreads(levels, &sides), domain_sizes(levels, &sides));
     let known = |need: &MinTraffic| 1 + u64::from(need.bytes > 0.0);
@@ -134,7 +143,8 @@ fn between_meshes(levels: &[Level], from: &Sharding, to: &Sharding, item: u64) -
     }
     // If all that a rank sends goes as far, it bears the messages of all levels. Otherwise another rank may
     // have those that go further out.
-    if are_apart(levels, &sides) {
+    let domain = levels.iter().filter_map(|l| l.ranks).max().unwrap_or(1);
+    if are_apart(from.mesh(), to.mesh(), domain) {
         let mut needs = out.clone();
         for (need, &domains) in needs.iter_mut().zip(&spreads.out) {
             need.domains = need.domains.max(domains);
@@ -147,23 +157,17 @@ fn between_meshes(levels: &[Level], from: &Sharding, to: &Sharding, item: u64) -
         needs.iter_mut().skip(level + 1).for_each(|need| *need = MinTraffic::bytes(0.0));
         ways.push(needs);
     }
-    Ok(Needed { ways, cut })
+    Ok(Needed { ways, received, cut })
 }
 
-/// Returns the elements that the worst rank receives at least, between two meshes.
-pub(crate) fn received_between_meshes(from: &Sharding, to: &Sharding) -> Result<f64, Error> {
-    if to.is_partial() {
-        return Ok(0.0);
-    }
-    if !from.is_partial() {
-        return Ok(crate::regions::tally::most_missing(from, to)? as f64);
-    }
+/// Returns the elements that the worst rank receives at least of a partial source on another mesh.
+fn received_of_partial(from: &Sharding, to: &Sharding) -> f64 {
     let (a, b) = (from.mesh(), to.mesh());
     let both = a.ranks().filter(|&rank| b.contains(rank)).count();
     let terms: f64 = from.partial().iter().map(|p| p.sub.size as f64).product();
     let readers: f64 = to.replicated_axes().iter().map(|s| s.size as f64).product();
     let words = from.numel() as f64 * (terms - 1.0 + readers - 1.0);
-    Ok((to.max_local_numel() as f64).max(words / (a.size() + b.size() - both) as f64))
+    (to.max_local_numel() as f64).max(words / (a.size() + b.size() - both) as f64)
 }
 
 /// An axis as a level sees it.

@@ -67,10 +67,14 @@ impl Spread {
     /// Returns one part of the runs that a source and a receiver share of the dim.
     pub(crate) fn runs(&self, source: &[Interval], receiver: &[Interval], part: usize) -> Vec<Run> {
         let runs = shared(source, receiver);
-        let len = runs.iter().map(|r| r.len * r.count).sum();
-        let part = chunk(len, self.parts(), part);
+        let part = chunk(numel(&runs), self.parts(), part);
         rows(&runs, part.start, part.len)
     }
+}
+
+/// Returns the number of indices of some runs.
+pub(crate) fn numel(runs: &[Run]) -> usize {
+    runs.iter().map(|run| run.len * run.count).sum()
 }
 
 /// Returns the rows `start .. start + rows` of the elements of some runs.

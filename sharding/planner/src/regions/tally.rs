@@ -329,11 +329,7 @@ impl Tally {
 
     /// Returns an estimate of the total number of messages, including those from a rank to itself.
     pub(crate) fn message_count(&self) -> usize {
-        let ranks = self.of.to.mesh().size();
-        // Regions of different dims overlap independently: the mean of a product is the product of means.
-        let mean =
-            |t: &Table| t.all.iter().map(|all| all.0).sum::<usize>() as f64 / t.all.len().max(1) as f64;
-        (self.dims.iter().map(mean).product::<f64>() * ranks as f64) as usize
+        self.of.expected_messages(self.dims.iter().map(|t| t.met.as_slice()))
     }
 
     /// Returns the regions of the source by rank; `None` where ranks are not linear.

@@ -271,7 +271,12 @@ pub(crate) fn is_local([from, to]: [Place; 2]) -> bool {
     from == to || from == Place::REPLICATED || becomes_terms()
 }
 
+/// Returns `true` if the ranks along some axis of a mesh have no single stride.
+pub(crate) fn is_hierarchical(mesh: &Mesh) -> bool {
+    mesh.axes().iter().any(|a| a.layout().flat().len() > 1)
+}
+
 /// Returns `true` if the ranks along some modes are a group; digits of a hierarchical axis may be none.
 pub(crate) fn has_group(mesh: &Mesh, modes: &[Mode<AxisStride>]) -> bool {
-    mesh.axes().iter().all(|a| a.layout().flat().len() <= 1) || mesh.group_of_modes(modes).is_ok()
+    !is_hierarchical(mesh) || mesh.group_of_modes(modes).is_ok()
 }

@@ -9,7 +9,7 @@ use crate::message::{Block, Message, Phase};
 use crate::regions::grid::Grid;
 use crate::regions::intersection::{Intersection, Share};
 use crate::regions::partition::{Shares, Side};
-use crate::regions::spread::rows;
+use crate::regions::spread::{numel, rows};
 use crate::step::Reduction;
 use reshard_sharding::Coordinate;
 use reshard_sharding::Sharding;
@@ -180,11 +180,6 @@ fn between(
     let runs: Vec<Vec<Run>> = s.dims.iter().zip(&t.dims).map(|(s, t)| shared(s, t)).collect();
     let runs: Vec<&[Run]> = runs.iter().map(Vec::as_slice).collect();
     Ok(blocks(&runs, &s.local_shape(), &t.local_shape()))
-}
-
-/// Returns the number of indices of some runs.
-fn numel(runs: &[Run]) -> usize {
-    runs.iter().map(|run| run.len * run.count).sum()
 }
 
 /// Returns the runs that are shared with a region of a dim.

@@ -33,7 +33,7 @@ fn imports(plan: &Plan, node: usize) -> Vec<usize> {
 }
 
 /// Executes a plan and checks that it preserves the global tensor.
-fn carried_out(plan: &Plan) {
+pub(crate) fn carried_out(plan: &Plan) {
     let world = plan.from().mesh().world_size().max(plan.to().mesh().world_size());
     let shards = shards_of(plan.from(), 7);
     let (got, received) = run(plan, world, &shards);

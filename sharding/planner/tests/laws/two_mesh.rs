@@ -6,8 +6,9 @@ use reshard_kernels::DType;
 use reshard_planner::{Plan, Planner, Topology};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::both_directions::{Messages, directions, of_messages, picoseconds};
-use reshard_test_support::interpreter::run;
-use reshard_test_support::{Sweep, every, shards_of};
+use reshard_test_support::{Sweep, every};
+
+use crate::by_domain::carried_out;
 
 /// A pair of shardings of one tensor, on a network.
 struct Fact {
@@ -40,15 +41,6 @@ fn facts() -> Vec<Fact> {
         }
     };
     lines.map(fact).collect()
-}
-
-/// Executes a plan and checks that it preserves the global tensor.
-fn carried_out(plan: &Plan) {
-    let world = plan.from().mesh().world_size().max(plan.to().mesh().world_size());
-    let shards = shards_of(plan.from(), 7);
-    let (got, received) = run(plan, world, &shards);
-    assert_eq!(plan.to().assemble(&got).unwrap(), plan.from().assemble(&shards).unwrap(), "{plan}");
-    assert_eq!(received, plan.received_bytes(), "{plan}");
 }
 
 /// Returns what each rank sends to other ranks in the exchanges of a plan.
