@@ -7,6 +7,7 @@ use reshard_kernels::DType;
 use crate::Error;
 use crate::arithmetic::Arithmetic;
 use crate::budget::{Effort, SearchBudget};
+use crate::candidates::regions::no_group;
 use crate::choose;
 use crate::choose::alike::Prices;
 use crate::choose::price::{self, Ask, Price};
@@ -166,8 +167,8 @@ impl Planner {
 
     /// Returns the plan that a greedy planner makes axis by axis, costed on the same network.
     ///
-    /// It is `None` between two meshes, which have no common axes. It ignores the limits of memory and
-    /// groups.
+    /// It is `None` between two meshes, which have no common axes, and where the ranks of one of its steps are
+    /// no group. It ignores the limits of memory and groups.
     ///
     /// ```
     /// use reshard_kernels::DType;
@@ -184,7 +185,7 @@ impl Planner {
     /// ```
     pub fn axis_by_axis(&self, from: &Sharding, to: &Sharding, dtype: DType) -> Result<Option<Plan>, Error> {
         let q = Question::checked(&self.options, from, to, dtype)?;
-        if q.on_one_mesh() { choose::greedy::plan(&q).map(Some) } else { Ok(None) }
+        if q.on_one_mesh() { choose::greedy::plan(&q).map(Some).or_else(no_group) } else { Ok(None) }
     }
 
     /// Returns the cost of the plan in microseconds: `plan(from, to, dtype)?.cost_us()`, to the bit.

@@ -424,7 +424,7 @@ fn cuts_of(s: &Sharding) -> Option<Cuts> {
 }
 
 /// Returns no candidate if the mesh has no group for it.
-fn no_group<T>(e: Error) -> Result<Option<T>, Error> {
+pub(crate) fn no_group<T>(e: Error) -> Result<Option<T>, Error> {
     if let Error::Sharding(_) = e { Ok(None) } else { Err(e) }
 }
 

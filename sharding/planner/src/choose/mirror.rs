@@ -35,11 +35,12 @@ pub(super) fn may_help(q: &Question<'_>, ends: Option<&Ends>, best: Option<&Plan
     if nests_bare && best.is_some() || !is_dual(q) {
         return false;
     }
-    // Between two meshes without partial values, it differs only in that no owners share their work.
-    if !q.on_one_mesh() && !q.from.is_partial() && !q.to.is_partial() && best.is_some() {
+    let Some(best) = best else { return true };
+    // Between two meshes without partial values, the owners of a region do not share the work of such a plan.
+    let shares = !q.on_one_mesh() && !q.from.is_partial() && !q.to.is_partial();
+    if shares && q.options.objective == Objective::Time && !q.options.is_limited() {
         return false;
     }
-    let Some(best) = best else { return true };
     if best.communicating_steps() == 0 {
         return false;
     }
