@@ -176,11 +176,10 @@ pub(crate) fn received_by_rank(q: &Question<'_>, steps: &[Step]) -> Result<Vec<u
                 totals[at] += numel;
             }
         };
-        if q.on_one_mesh() && is_same_for_all(step) {
+        let mesh = step.before.mesh();
+        if mesh == step.after.mesh() && is_same_for_all(step) {
             let numel = step.received_bytes / q.item;
-            for total in &mut totals {
-                *total += numel;
-            }
+            mesh.ranks().for_each(|rank| add(rank, numel));
             continue;
         }
         match &*step.action {

@@ -8,11 +8,13 @@ use smallvec::SmallVec;
 
 use crate::Error;
 use crate::model::exchange::{Direction, Messages, Worst};
-use crate::model::load::{LevelTraffic, Span, StepTraffic, Volume, all_terms};
+use crate::model::load::{LevelTraffic, Span, StepTraffic, Traffic, Volume, all_terms};
+use crate::model::network::are_apart;
 use crate::model::totals::Cost;
 use crate::model::{Level, MinTraffic};
 use crate::op::StepOp;
 use crate::problem::Question;
+use crate::regions::grid::Grid;
 use crate::regions::intersection::Intersection;
 use crate::regions::senders::Senders;
 use crate::regions::tally::{Tally, local_numels};
@@ -26,7 +28,7 @@ use reshard_sharding::{GroupPattern, Mesh, Sharding};
 const MESSAGES: usize = 1 << 24;
 
 /// Cost of looking up the rank of a message, relative to adding it to a sum.
-const LOOKED_UP: usize = 64;
+const LOOKED_UP: usize = 32;
 
 /// A step in which regions overlap, before its messages are counted.
 ///
@@ -122,8 +124,11 @@ impl Question<'_> {
         };
         let model = self.network.model;
         let one_level = model.levels().len() == 1;
+        // Between meshes that share no domain, all data crosses the outermost level.
+        let is_outer = !one_level && !model.is_custom() && self.is_apart(&regions);
         let cost_us = |bytes: u64, peers: usize| {
-            let traffic = [LevelTraffic { bytes: bytes as f64, peers }];
+            let mut traffic: Traffic = SmallVec::from_elem(LevelTraffic::default(), model.levels().len() - 1);
+            traffic.push(LevelTraffic { bytes: bytes as f64, peers });
             model.cost_us(&StepTraffic::exchange(&traffic, peak, Span::Group(&proposed.group)))
         };
         match &proposed.tally {
@@ -137,7 +142,7 @@ impl Question<'_> {
                 tally.each(&mut |seen| {
                     let (bytes, peers) = (seen.received() as u64 * self.item, seen.peers());
                     received = received.max(bytes);
-                    us = us.max(if one_level {
+                    us = us.max(if one_level || is_outer {
                         cost_us(bytes, peers)
                     } else {
                         model.least_of_exchange_us(bytes, peers)
@@ -161,6 +166,12 @@ impl Question<'_> {
             proposed.least_us = 0.0;
         }
         Ok(proposed)
+    }
+
+    /// Returns `true` if no domain of the network has ranks of both meshes.
+    fn is_apart(&self, of: &Intersection) -> bool {
+        let domain = self.network.model.levels().iter().filter_map(|l| l.ranks).max();
+        !of.one_mesh() && domain.is_some_and(|domain| are_apart(of.from.mesh(), of.to.mesh(), domain))
     }
 
     /// Returns the exchange of the regions of one mesh that are split among replicas.
@@ -201,11 +212,14 @@ impl Question<'_> {
     /// of them would otherwise send longer by more than a round of the slowest level, or a launch: in this
     /// step that may cost nothing, but whatever else the rank sends has to wait.
     pub(crate) fn counted(&self, proposed: &Proposed) -> Result<Step, Error> {
-        let step = self.counted_alone(proposed)?;
         let (Some(shared), Some(slowest)) = (&proposed.shared, self.network.model.levels().last()) else {
-            return Ok(step);
+            return self.counted_alone(proposed);
         };
         let shared = self.counted_alone(shared)?;
+        if shared.cost_us <= proposed.least_us {
+            return Ok(shared);
+        }
+        let step = self.counted_alone(proposed)?;
         let excess_us =
             step.sent_bytes.saturating_sub(shared.sent_bytes) as f64 / (slowest.gbytes_per_s * 1e3);
         let spare_us = slowest.latency_us.max(self.network.model.least_us(&MinTraffic::STEP));
@@ -260,9 +274,11 @@ impl Question<'_> {
         }
         let mut counted = Messages::new(self.network.model, [&regions.from, &regions.to]);
         if let Some(lines) = regions.lines()? {
+            let target = Grid::new(&regions.to);
             for rank in regions.to.mesh().ranks() {
-                lines.each_request(regions, rank, &mut |of, lens| {
-                    for x in lines.served(regions, rank, of, lens) {
+                let Some(receiver) = lines.receiver(regions, &target, rank) else { continue };
+                receiver.each_request(&mut |of, lens| {
+                    for x in receiver.served(of, lens) {
                         counted.add([x.peer, rank], x.numel);
                     }
                 });

@@ -29,6 +29,7 @@ use crate::budget::Effort;
 use crate::candidates::CandidateSource;
 use crate::choose::considered::Watch;
 use crate::choose::routes::Routed;
+use crate::model::network::is_hierarchical;
 use crate::model::totals::{Cost, Totals};
 use crate::objective::Objective;
 use crate::op::StepOp;
@@ -36,7 +37,6 @@ use crate::options::PlanOptions;
 use crate::plan::Plan;
 use crate::problem::Question;
 use crate::states::ends::Ends;
-use crate::states::system::is_hierarchical;
 use crate::step::Step;
 
 /// Maximum number of ranks for which a reduction of digits is also tried in uneven blocks.

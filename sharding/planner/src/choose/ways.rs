@@ -45,7 +45,8 @@ pub(super) fn best_plan(
     for (least, i) in order {
         stop::go_on()?;
         let way = &ways.all[i];
-        let loses = known.is_some_and(|k| least > k[0]);
+        let loses =
+            known.is_some_and(|k| least > k[0] || parts.least_with_shares(q, way).is_some_and(|x| x > k[0]));
         let work = way.iter().map(|leg| work_to_count(q, leg)).sum::<u64>();
         if loses {
             // Counted only for the report, up to the budget again.
@@ -62,7 +63,7 @@ pub(super) fn best_plan(
             ways.work = more;
         }
         let Some(steps) = parts.resolve(q, way)? else { continue };
-        let picoseconds = steps.iter().map(|s| Cost::new(s.cost_us, 0, 0).picoseconds).sum::<u64>();
+        let picoseconds = picoseconds_of(&steps);
         let dearer = q.options.objective == Objective::Time && known.is_some_and(|k| picoseconds > k[0]);
         if dearer && watch.is_none() {
             continue;
@@ -91,24 +92,32 @@ pub(super) fn best_plan(
 
 /// Returns a lower bound of a path, in the first number of the objective's key.
 fn least(q: &Question<'_>, way: &[Leg]) -> u64 {
-    let mut least = 0u64;
-    for leg in way {
-        let (time, bytes, peak) = match leg {
-            Leg::Step(s) => {
-                let cost = Cost::new(s.cost_us, 0, 0).picoseconds;
-                (cost, s.received_bytes, s.peak_bytes)
-            }
-            Leg::Move(p) => (picoseconds_below(p.least_us), p.received, p.peak),
-            // A segment that is still to be planned has no bound.
-            Leg::Plan { .. } | Leg::Share { .. } | Leg::Local { .. } => (0, 0, 0),
-        };
-        least = match q.options.objective {
-            Objective::Time => least.saturating_add(time),
-            Objective::Bytes => least.max(bytes),
-            Objective::Peak => least.max(peak),
-        };
+    way.iter().fold(0, |least, leg| {
+        // A segment that is still to be planned has no bound.
+        joined(q, least, least_of(leg).unwrap_or_default())
+    })
+}
+
+/// Returns the least time, bytes and peak of a segment; `None` if it is still to be planned.
+fn least_of(leg: &Leg) -> Option<[u64; 3]> {
+    match leg {
+        Leg::Step(s) => Some([Cost::new(s.cost_us, 0, 0).picoseconds, s.received_bytes, s.peak_bytes]),
+        Leg::Move(p) => Some([picoseconds_below(p.least_us), p.received, p.peak]),
+        Leg::Plan { .. } | Leg::Share { .. } | Leg::Local { .. } => None,
     }
-    least
+}
+
+/// Returns the lower bound of a path, and of a segment with this time, bytes and peak after it.
+fn joined(q: &Question<'_>, least: u64, [time, bytes, peak]: [u64; 3]) -> u64 {
+    match q.options.objective {
+        Objective::Time => least.saturating_add(time),
+        Objective::Bytes => least.max(bytes),
+        Objective::Peak => least.max(peak),
+    }
+}
+
+fn picoseconds_of(steps: &[Step]) -> u64 {
+    steps.iter().map(|s| Cost::new(s.cost_us, 0, 0).picoseconds).sum()
 }
 
 fn work_to_count(q: &Question<'_>, leg: &Leg) -> u64 {
@@ -129,6 +138,16 @@ impl Parts {
     /// Returns the effort of all of them.
     pub(super) fn effort(&self) -> Effort {
         self.answered.iter().fold(Effort::default(), |all, (_, plan)| all.and(plan.effort))
+    }
+
+    /// Returns a better lower bound of an exchange that is shared afterwards; `None` for other paths.
+    ///
+    /// To plan that segment is less work than to count the messages of the exchange.
+    fn least_with_shares(&mut self, q: &Question<'_>, way: &[Leg]) -> Option<u64> {
+        let [Leg::Move(first), Leg::Share { to }] = way else { return None };
+        let share = self.part_from(q, &first.regions.to, to, true).ok()?;
+        let of_share = [picoseconds_of(&share.steps), share.received_bytes, share.peak_bytes];
+        Some(joined(q, least(q, &way[..1]), of_share))
     }
 
     /// Returns the steps of a path; `None` if a segment that must be local communicates, or has no plan.
@@ -164,7 +183,16 @@ impl Parts {
         to: &Sharding,
         is_relayed: bool,
     ) -> Result<&Plan, Error> {
-        let from = steps.last().map_or(q.from, |s| &s.after);
+        self.part_from(q, steps.last().map_or(q.from, |s| &s.after), to, is_relayed)
+    }
+
+    fn part_from(
+        &mut self,
+        q: &Question<'_>,
+        from: &Sharding,
+        to: &Sharding,
+        is_relayed: bool,
+    ) -> Result<&Plan, Error> {
         let is =
             |(relayed, plan): &(bool, Plan)| *relayed == is_relayed && *plan.from == *from && *plan.to == *to;
         let at = if let Some(at) = self.answered.iter().position(is) {

@@ -51,8 +51,18 @@ fn keeps_domains(table: &[usize], domain: usize) -> bool {
         && table.chunks(domain).zip(of_ranks).all(|(block, of)| block.iter().all(|rank| rank / domain == of))
 }
 
+/// Returns `true` if the ranks along some axis of a mesh have no single stride.
+pub(crate) fn is_hierarchical(mesh: &Mesh) -> bool {
+    mesh.axes().iter().any(|a| a.layout().flat().len() > 1)
+}
+
 /// Returns `true` if no domain of a size has ranks of both meshes.
 pub(crate) fn are_apart(a: &Mesh, b: &Mesh, domain: usize) -> bool {
+    let ends = |mesh: &Mesh| [mesh.min_rank() / domain, (mesh.world_size() - 1) / domain];
+    let ([first_a, last_a], [first_b, last_b]) = (ends(a), ends(b));
+    if last_a < first_b || last_b < first_a {
+        return true;
+    }
     let domains = |mesh: &Mesh| -> Vec<usize> {
         let mut all: Vec<usize> = mesh.ranks().map(|rank| rank / domain).collect();
         all.sort_unstable();

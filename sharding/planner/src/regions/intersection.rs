@@ -4,7 +4,6 @@
 //! Ranks that differ only in axes that shard nothing hold the same: they are replicas. Ranks that differ in
 //! other axes hold disjoint regions, each a product over dims. So the target of receiver `c` splits, dim by
 //! dim, over the coordinates that shard that dim. For every combination one replica is the source:
-//! shard that dim; for every combination one replica is the source:
 //!
 //! ```text
 //! in the innermost domain of the network around the receiver that holds a replica:

@@ -23,6 +23,8 @@
 //!
 //! **Listed.** Otherwise the requests of every line are listed once, by receiver.
 
+mod messages;
+
 use std::collections::BTreeMap;
 
 use reshard_layout::{AxisStride, Modes};
@@ -30,8 +32,9 @@ use smallvec::SmallVec;
 
 use crate::Error;
 use crate::model::network::are_apart;
+use crate::model::network::is_hierarchical;
 use crate::regions::grid::Grid;
-use crate::regions::intersection::{Intersection, Share, each_overlap};
+use crate::regions::intersection::{Intersection, Share};
 use reshard_sharding::internal::{digit, set_digit};
 use reshard_sharding::{Coordinate, Mesh};
 
@@ -53,6 +56,8 @@ pub(crate) struct Lines {
     dims: SmallVec<[Dim; 4]>,
     /// The digits that number the owners of a region, the first slowest.
     owners: Modes<AxisStride>,
+    /// The owners of region 0 of every dim, by their numbers; see [`place_at`].
+    owner_offsets: Vec<i64>,
     order: Order,
 }
 
@@ -60,6 +65,8 @@ pub(crate) struct Lines {
 #[derive(Debug)]
 struct Dim {
     of_source: Vec<Vec<Overlap>>,
+    /// By region of the source, its first rank relative to that of region 0; see [`place_at`].
+    offsets: Vec<i64>,
     /// Regions of the source, each with the number of shared indices.
     of_target: Vec<Vec<(usize, usize)>>,
 }
@@ -105,6 +112,20 @@ fn order(mesh: &Mesh, rank: usize) -> usize {
     if mesh.rank_table().is_none() { rank } else { mesh.position(rank).unwrap_or(rank) }
 }
 
+/// Returns `true` if ranks are sums over digits.
+fn adds_up(mesh: &Mesh) -> bool {
+    mesh.rank_table().is_none() && !is_hierarchical(mesh)
+}
+
+/// Returns the rank at a coordinate, or its index where that is not a sum over digits.
+fn place_at(mesh: &Mesh, c: &[usize]) -> usize {
+    if adds_up(mesh) {
+        mesh.rank_at(c).expect("digits are below their radix")
+    } else {
+        mesh.axes().iter().zip(c).fold(0, |i, (a, &x)| i * a.size() + x)
+    }
+}
+
 /// Regions, one of every dim.
 type Regions = SmallVec<[usize; 4]>;
 
@@ -128,7 +149,8 @@ fn set_number(modes: &Modes<AxisStride>, c: &mut Coordinate, number: usize) {
 
 /// Returns `floor(a b / c)`.
 fn times(a: usize, b: usize, c: usize) -> usize {
-    (a as u128 * b as u128 / c as u128) as usize
+    // A division of 128 bits takes much longer.
+    a.checked_mul(b).map_or_else(|| (a as u128 * b as u128 / c as u128) as usize, |product| product / c)
 }
 
 /// Returns the range of owner `h` of `k` on a line.
@@ -166,6 +188,12 @@ impl Lines {
             return Ok(None);
         }
         let source = Grid::new(from);
+        let place = |set: &mut dyn FnMut(&mut Coordinate)| {
+            let mut c = Coordinate::from_elem(0, mesh.axes().len());
+            set(&mut c);
+            place_at(mesh, &c) as i64
+        };
+        let first = place(&mut |_| {});
         let mut dims: SmallVec<[Dim; 4]> = SmallVec::new();
         for (dim, met) in of.meetings()?.into_iter().enumerate() {
             let mut of_source: Vec<Vec<Overlap>> = vec![Vec::new(); source.regions(dim)];
@@ -175,9 +203,12 @@ impl Lines {
                     of_source[i].push(Overlap { target, before, shared });
                 }
             }
-            dims.push(Dim { of_source, of_target: met });
+            let offsets = (0..of_source.len()).map(|i| place(&mut |c| source.set(c, dim, i)) - first);
+            dims.push(Dim { of_source, offsets: offsets.collect(), of_target: met });
         }
-        let lines = Lines { dims, owners, order: Order::Listed(BTreeMap::new()) };
+        let owner_offsets = (0..size(&owners)).map(|number| place(&mut |c| set_number(&owners, c, number)));
+        let owner_offsets = owner_offsets.collect();
+        let lines = Lines { dims, owners, owner_offsets, order: Order::Listed(BTreeMap::new()) };
         let domain = of.domain_sizes().iter().copied().max().unwrap_or(1);
         let is_apart = are_apart(mesh, to.mesh(), domain);
         if !is_apart && of.expected_messages(lines.dims.iter().map(|dim| dim.of_target.as_slice())) > LISTED {
@@ -199,21 +230,18 @@ impl Lines {
     }
 
     /// Returns a rank that holds these regions of the source.
-    fn owner(&self, of: &Intersection, regions: &[usize], number: usize) -> usize {
-        let (mesh, grid) = (of.from.mesh(), Grid::new(&of.from));
-        let mut c = Coordinate::from_elem(0, mesh.axes().len());
-        for (dim, &i) in regions.iter().enumerate() {
-            grid.set(&mut c, dim, i);
-        }
-        set_number(&self.owners, &mut c, number);
-        mesh.rank_at(&c).expect("digits are below their radix")
+    fn owner(&self, mesh: &Mesh, regions: &[usize], number: usize) -> usize {
+        let of_regions: i64 = self.dims.iter().zip(regions).map(|(dim, &i)| dim.offsets[i]).sum();
+        let place = (of_regions + self.owner_offsets[number]) as usize;
+        let rank = || mesh.coordinate_at(place).and_then(|c| mesh.rank_at(&c));
+        if adds_up(mesh) { place } else { rank().expect("it is an index of the mesh") }
     }
 
     /// Returns the ranks that hold these regions of the source, in their order.
-    fn owners(&self, of: &Intersection, regions: &[usize]) -> Vec<usize> {
+    fn all_owners(&self, mesh: &Mesh, regions: &[usize]) -> Vec<usize> {
         let mut owners: Vec<usize> =
-            (0..size(&self.owners)).map(|number| self.owner(of, regions, number)).collect();
-        owners.sort_unstable_by_key(|&rank| order(of.from.mesh(), rank));
+            (0..self.owner_offsets.len()).map(|number| self.owner(mesh, regions, number)).collect();
+        owners.sort_unstable_by_key(|&rank| order(mesh, rank));
         owners
     }
 
@@ -221,7 +249,7 @@ impl Lines {
     ///
     /// `None` if the receiver holds them itself.
     fn near(&self, of: &Intersection, receiver: usize, regions: &[usize]) -> Option<(Key, Vec<usize>)> {
-        let mut owners = self.owners(of, regions);
+        let mut owners = self.all_owners(of.from.mesh(), regions);
         if owners.contains(&receiver) {
             return None;
         }
@@ -236,191 +264,24 @@ impl Lines {
         Some(((class, of.domain_sizes().len(), 0), owners))
     }
 
-    /// Calls `f` with the source regions of each request of a receiver, and its extents.
-    ///
-    /// The regions that it holds itself are among them.
-    pub(crate) fn each_request(
-        &self,
-        of: &Intersection,
-        receiver: usize,
-        f: &mut impl FnMut(&[usize], &[usize]),
-    ) {
-        let Some(c) = of.to.mesh().coordinate(receiver).filter(|c| of.receives_at(c)) else { return };
-        let regions = Grid::new(&of.to).regions_of(&c);
-        let met = self.dims.iter().zip(&regions).map(|(dim, &j)| dim.of_target[j].as_slice());
-        each_overlap(&met.collect::<SmallVec<[_; 4]>>(), f);
-    }
-
     /// Lists the requests of all lines.
     fn listed(&self, of: &Intersection) -> BTreeMap<Key, Line> {
         let mut lines: BTreeMap<Key, Line> = BTreeMap::new();
         let mut receivers: Vec<usize> = of.to.mesh().ranks().collect();
         receivers.sort_unstable_by_key(|&rank| order(of.to.mesh(), rank));
-        for receiver in receivers {
-            let order = order(of.to.mesh(), receiver);
-            self.each_request(of, receiver, &mut |regions, lens| {
-                if let Some((key, _)) = self.near(of, receiver, regions) {
+        let target = Grid::new(&of.to);
+        for receiver in receivers.iter().filter_map(|&rank| self.receiver(of, &target, rank)) {
+            let order = order(of.to.mesh(), receiver.rank);
+            receiver.each_request(&mut |regions, lens| {
+                if let Some((key, _)) = self.near(of, receiver.rank, regions) {
                     let line = lines.entry(key).or_default();
-                    line.requests.push(Request { receiver, order, start: line.len });
+                    line.requests.push(Request { receiver: receiver.rank, order, start: line.len });
                     line.len += lens.iter().product::<usize>();
                 }
             });
         }
         lines
     }
-
-    /// Returns the owners that serve a request of a receiver, itself if it is one of them.
-    pub(crate) fn served(
-        &self,
-        of: &Intersection,
-        receiver: usize,
-        regions: &[usize],
-        lens: &[usize],
-    ) -> SmallVec<[Served; 4]> {
-        let numel: usize = lens.iter().product();
-        let mut served = SmallVec::new();
-        let mut add = |line: usize, start: usize, k: usize, owner: &dyn Fn(usize) -> usize| {
-            for h in owner_at(line, k, start)..=owner_at(line, k, start + numel - 1) {
-                let [low, high] = range(line, k, h).map(|x| x.clamp(start, start + numel) - start);
-                if let Some((share, numel)) = cut(lens, [low, high]) {
-                    served.push(Served { peer: owner(h), share, numel });
-                }
-            }
-        };
-        match &self.order {
-            Order::Apart { replicas } => {
-                let Some(c) = of.to.mesh().coordinate(receiver) else { return served };
-                let target = Grid::new(&of.to).regions_of(&c);
-                let (mut start, mut all, mut outer) = (0, 1, 1);
-                for ((dim, &i), (&j, &len)) in self.dims.iter().zip(regions).zip(target.iter().zip(lens)) {
-                    // Rows before, each of the whole region in the dims after it.
-                    let before = dim.at(i, j).map_or(0, |x| x.before);
-                    start = start * dim.len(i) + outer * before;
-                    (all, outer) = (all * dim.len(i), outer * len);
-                }
-                start += number(replicas, &c) * all;
-                let owner = |h: usize| self.owner(of, regions, h);
-                add(size(replicas) * all, start, size(&self.owners), &owner);
-            }
-            Order::Listed(lines) => match self.near(of, receiver, regions) {
-                None => served.push(Served { peer: receiver, share: Share::All, numel }),
-                Some((key, owners)) => {
-                    let line = &lines[&key];
-                    let order = order(of.to.mesh(), receiver);
-                    let at = line.requests.binary_search_by_key(&order, |x| x.order);
-                    let start = line.requests[at.expect("every request is listed")].start;
-                    add(line.len, start, owners.len(), &|h| owners[h]);
-                }
-            },
-        }
-        served
-    }
-
-    /// Calls `f` with each message of an owner, and the receiver's regions of the target.
-    pub(crate) fn each_receiver(
-        &self,
-        of: &Intersection,
-        owner: usize,
-        f: &mut impl FnMut(Served, &[usize]),
-    ) {
-        let Some(c) = of.from.mesh().coordinate(owner) else { return };
-        let source = Grid::new(&of.from).regions_of(&c);
-        if self.dims.iter().zip(&source).any(|(dim, &i)| dim.len(i) == 0) {
-            return;
-        }
-        match &self.order {
-            Order::Apart { replicas } => {
-                let all: usize = self.dims.iter().zip(&source).map(|(dim, &i)| dim.len(i)).product();
-                let [low, high] = range(size(replicas) * all, size(&self.owners), number(&self.owners, &c));
-                if low == high {
-                    return;
-                }
-                let (mesh, grid) = (of.to.mesh(), Grid::new(&of.to));
-                for t in low / all..=(high - 1) / all {
-                    let of_replica = [low, high].map(|x| x.clamp(t * all, (t + 1) * all) - t * all);
-                    let mut path = Path { regions: Regions::new(), lens: Regions::new() };
-                    self.within(&source, of_replica, [0, 1, all], &mut path, &mut |path, part| {
-                        let Some((share, numel)) = cut(&path.lens, part) else { return };
-                        let mut c = Coordinate::from_elem(0, mesh.axes().len());
-                        for (dim, &j) in path.regions.iter().enumerate() {
-                            grid.set(&mut c, dim, j);
-                        }
-                        set_number(replicas, &mut c, t);
-                        let peer = mesh.rank_at(&c).expect("digits are below their radix");
-                        f(Served { peer, share, numel }, &path.regions);
-                    });
-                }
-            }
-            Order::Listed(lines) => {
-                let class = self.class(&source);
-                let sizes = of.domain_sizes();
-                for level in 0..=sizes.len() {
-                    let domain = |rank: usize| sizes.get(level).map_or(0, |size| rank / size);
-                    let Some(line) = lines.get(&(class, level, domain(owner))) else { continue };
-                    let mut owners = self.owners(of, &source);
-                    owners.retain(|&rank| domain(rank) == domain(owner));
-                    let h = owners.iter().position(|&rank| rank == owner).expect("it holds the region");
-                    let [low, high] = range(line.len, owners.len(), h);
-                    let first = line.requests.partition_point(|x| x.start <= low).saturating_sub(1);
-                    for &Request { receiver, start, .. } in
-                        line.requests[first..].iter().take_while(|x| x.start < high)
-                    {
-                        let Some(c) = of.to.mesh().coordinate(receiver) else { continue };
-                        let target = Grid::new(&of.to).regions_of(&c);
-                        let of_dim =
-                            |((dim, &i), &j): ((&Dim, &usize), &usize)| dim.at(i, j).map(|x| x.shared);
-                        let lens: Option<Regions> =
-                            self.dims.iter().zip(&source).zip(&target).map(of_dim).collect();
-                        let Some(lens) = lens else { continue };
-                        let numel = lens.iter().product::<usize>();
-                        let part = [low, high].map(|x| x.clamp(start, start + numel) - start);
-                        if let Some((share, numel)) = cut(&lens, part) {
-                            f(Served { peer: receiver, share, numel }, &target);
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// Calls `f` with every combination of target regions in a range of one replica, and its part.
-    ///
-    /// `start` is the first position of the chosen regions, which have `outer` rows of `all`
-    /// elements of the region in the dims that are left.
-    fn within(
-        &self,
-        source: &[usize],
-        [low, high]: [usize; 2],
-        [start, outer, all]: [usize; 3],
-        path: &mut Path,
-        f: &mut impl FnMut(&Path, [usize; 2]),
-    ) {
-        let d = path.regions.len();
-        if d == self.dims.len() {
-            let part = [low, high].map(|x| x.clamp(start, start + outer) - start);
-            if part[0] < part[1] {
-                f(path, part);
-            }
-            return;
-        }
-        let overlaps = &self.dims[d].of_source[source[d]];
-        let of_row = all / self.dims[d].len(source[d]);
-        let begin = |x: &Overlap| start + outer * x.before * of_row;
-        let first = overlaps.partition_point(|x| begin(x) <= low).saturating_sub(1);
-        for x in overlaps[first..].iter().take_while(|x| begin(x) < high) {
-            path.regions.push(x.target);
-            path.lens.push(x.shared);
-            self.within(source, [low, high], [begin(x), outer * x.shared, of_row], path, f);
-            path.regions.pop();
-            path.lens.pop();
-        }
-    }
-}
-
-/// The target regions chosen so far, and their overlaps with those of the source.
-struct Path {
-    regions: Regions,
-    lens: Regions,
 }
 
 impl Dim {
@@ -444,7 +305,18 @@ mod tests {
     #[test]
     fn ranges_tile_every_request_and_are_balanced() {
         let placements = ["R", "S(0)", "S(1)", "SS(0,2)"];
-        let meshes = ["x=2,y=3", "x=4,y=2", "x=3", "x=2,y=2@6", "x=8@8", "x=5@16", "x=2:6,y=3:2@1"];
+        let meshes = [
+            "x=2,y=3",
+            "x=4,y=2",
+            "x=3",
+            "x=2,y=2@6",
+            "x=8@8",
+            "x=5@16",
+            "x=2:6,y=3:2@1",
+            "x=(2,3):(6,1),y=2:3",
+            "x=4:-1@3",
+            "x=2,y=2@[5,3,0,9]",
+        ];
         let level = |ranks| Level { ranks, latency_us: 1.0, gbytes_per_s: 1.0 };
         let networks = [
             vec![level(None)],
@@ -481,9 +353,11 @@ mod tests {
         let mut heard: BTreeMap<(usize, usize), usize> = BTreeMap::new();
         // By line: what each owner sends, the most rows lost by a request, and its length.
         let mut of_lines: BTreeMap<Key, (BTreeMap<usize, usize>, usize)> = BTreeMap::new();
-        for receiver in x.to.mesh().ranks() {
-            lines.each_request(x, receiver, &mut |regions, lens| {
-                let served = lines.served(x, receiver, regions, lens);
+        let target = Grid::new(&x.to);
+        for of_rank in x.to.mesh().ranks().filter_map(|rank| lines.receiver(x, &target, rank)) {
+            let receiver = of_rank.rank;
+            of_rank.each_request(&mut |regions, lens| {
+                let served = of_rank.served(regions, lens);
                 let near = lines.near(x, receiver, regions);
                 assert_eq!(near.is_none(), served.iter().any(|x| x.peer == receiver), "{what}");
                 let (longest, all) = (lens.iter().max().unwrap(), lens.iter().product::<usize>());

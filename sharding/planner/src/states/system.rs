@@ -37,6 +37,7 @@ use reshard_layout::{AxisStride, Mode, Modes};
 use smallvec::SmallVec;
 
 use crate::model::codes::{Code, Codes, PARTIAL, PARTIAL_LATER, REPLICATED};
+use crate::model::network::is_hierarchical;
 use crate::states::refine::Refined;
 use reshard_sharding::PartialAxis;
 use reshard_sharding::internal::canonical_partial;
@@ -269,11 +270,6 @@ pub(crate) fn code(place: Place, source: Place) -> Code {
 pub(crate) fn is_local([from, to]: [Place; 2]) -> bool {
     let becomes_terms = || from.position().is_some() && to.is_partial() && !to.is_average();
     from == to || from == Place::REPLICATED || becomes_terms()
-}
-
-/// Returns `true` if the ranks along some axis of a mesh have no single stride.
-pub(crate) fn is_hierarchical(mesh: &Mesh) -> bool {
-    mesh.axes().iter().any(|a| a.layout().flat().len() > 1)
 }
 
 /// Returns `true` if the ranks along some modes are a group; digits of a hierarchical axis may be none.

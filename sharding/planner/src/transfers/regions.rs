@@ -42,9 +42,12 @@ impl Intersection {
         let shares: Vec<Shares> =
             parts.iter().zip(&region.dims).map(|(part, list)| part.shares(list, Side::Source)).collect();
         if let Some(lines) = self.lines()? {
+            let Some(receiver) = lines.receiver(self, &Grid::new(&self.to), rank) else {
+                return Ok(messages);
+            };
             for_each_choice(&shares, &mut |regions, runs| {
                 let lens: SmallVec<[usize; 4]> = runs.iter().map(|runs| numel(runs)).collect();
-                for x in lines.served(self, rank, regions, &lens) {
+                for x in receiver.served(regions, &lens) {
                     let blocks = self.blocks_of(x.share, runs, [x.peer, rank])?;
                     messages.push(Message { peer: x.peer, blocks });
                 }

@@ -131,7 +131,13 @@ impl Visitor for Search<'_> {
         least < known && [least[0].saturating_add(self.node(at_best).left), least[1]] < known
     }
 
-    fn visit(&mut self, to: Packed, op: StepOp, least: &Cost, exactly: impl FnOnce() -> Cost) {
+    fn visit(
+        &mut self,
+        to: Packed,
+        op: StepOp,
+        least: &Cost,
+        exactly: impl FnOnce(&dyn Fn(&Cost) -> bool) -> Cost,
+    ) {
         let known = self.known;
         let Node { left, cost, .. } = *self.node(to);
         let estimate = |total: Key| [total[0].saturating_add(left), total[1]];
@@ -140,7 +146,7 @@ impl Visitor for Search<'_> {
         if loses(total(least)) {
             return;
         }
-        let total = total(&exactly());
+        let total = total(&exactly(&|step| loses(total(step))));
         self.work = self.work.saturating_add(6);
         if loses(total) {
             return;

@@ -81,7 +81,15 @@ pub(super) trait Visitor {
     /// For an exchange the cost is a lower bound.
     fn wants(&mut self, step: &Cost, at_best: Packed) -> bool;
     /// Receives a transition that costs at least `least`; `exactly` computes its cost on demand.
-    fn visit(&mut self, next: Packed, op: StepOp, least: &Cost, exactly: impl FnOnce() -> Cost);
+    ///
+    /// It takes a predicate, and may return a smaller cost for which that is true.
+    fn visit(
+        &mut self,
+        next: Packed,
+        op: StepOp,
+        least: &Cost,
+        exactly: impl FnOnce(&dyn Fn(&Cost) -> bool) -> Cost,
+    );
 }
 
 /// The transitions of one state.
@@ -121,10 +129,17 @@ impl Problem<'_> {
         if let Some(&i) = groups.index.get(&mask) {
             return i;
         }
-        let axes: Modes<AxisStride> = (0..self.digits.len())
+        let mut digits: SmallVec<[usize; 8]> = (0..self.digits.len())
             .filter(|d| mask >> d & 1 == 1)
-            .flat_map(|d| self.digits[d].real.iter().map(|&r| self.system.digits[r]))
+            .flat_map(|d| self.digits[d].real.iter().copied())
             .collect();
+        digits.sort_unstable();
+        // Digits that together are a whole axis are a group, even if each alone is none.
+        let mut axes = Modes::new();
+        for &digit in digits.iter().rev() {
+            axes.push_coalesced(0, self.system.digits[digit]);
+        }
+        axes.reverse();
         let allowed = self.limits.allowed.is_none_or(|f| f(&axes)) && has_group(&self.system.mesh, &axes);
         let sizes = self.network.domain_sizes(&axes).unwrap_or_default();
         groups.all.push(Known { axes, allowed, sizes });
@@ -232,7 +247,7 @@ impl<V: Visitor> Expansion<'_, '_, V> {
         let Some((&d, takes)) = takes.split_first() else {
             let (taken_over, costs) = (used & self.left, &mut self.costs);
             let (groups, group, local) = (&*self.groups, self.group, self.local);
-            let exactly = || {
+            let exactly = |is_enough: &dyn Fn(&Cost) -> bool| {
                 if op != StepOp::Exchange {
                     return *least;
                 }
@@ -245,10 +260,14 @@ impl<V: Visitor> Expansion<'_, '_, V> {
                     costs.len() - 1
                 });
                 let (_, received, cost) = &costs[known];
+                if is_enough(cost) {
+                    return *cost;
+                }
                 match traffic_sent(&p.weights, self.state, next, received, bytes) {
                     Some(sent) => {
-                        let axes = &groups.all[group].axes;
-                        p.network.cost_of_exchange(received, Some(&sent), least.peak, axes)
+                        let sent =
+                            p.network.cost_of_exchange(&sent, None, cost.peak, &groups.all[group].axes);
+                        Cost::new(cost.us.max(sent.us), cost.received, cost.peak)
                     }
                     None => *cost,
                 }
