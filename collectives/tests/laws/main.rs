@@ -24,4 +24,5 @@ mod scratch;
 mod soak;
 mod spmd;
 mod started;
+mod two_mesh;
 mod types;

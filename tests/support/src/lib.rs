@@ -20,6 +20,7 @@
 //! * `placements`, `shardings`: all small ones.
 //! * `both_directions`: the cost of a plan by the messages of all ranks.
 //! * `interpreter`: plans run on lists of numbers, by their messages, which are checked at the same time.
+//! * `two_mesh_facts`: pairs of shardings of trainers and servers.
 //! * `slower`: a network on which small tensors cost as much as large ones elsewhere.
 #![forbid(unsafe_code)]
 
@@ -37,6 +38,8 @@ mod seed;
 #[cfg(feature = "shardings")]
 mod shardings;
 mod sweep;
+#[cfg(feature = "plans")]
+mod two_mesh;
 
 #[cfg(feature = "plans")]
 pub use plans::{placements, shardings, slower};
@@ -52,6 +55,8 @@ pub use seed::seed;
 #[cfg(feature = "shardings")]
 pub use shardings::{random_mesh, random_shape, random_sharding, shards_of};
 pub use sweep::{Picking, Sweep};
+#[cfg(feature = "plans")]
+pub use two_mesh::{TwoMeshFact, two_mesh_facts};
 
 /// Returns all lists of `length` of these choices.
 ///

@@ -8,6 +8,7 @@ mod large;
 mod leaks;
 mod parallel;
 mod random;
+mod two_mesh;
 
 use std::time::Duration;
 
@@ -37,6 +38,7 @@ fn rank() {
         "leaks" => leaks::run(&mut comm),
         "gpt" => gpt::run(&mut comm),
         "parallel" => parallel::run(&mut comm),
+        "two mesh" => two_mesh::run(&mut comm),
         other => panic!("unknown job {other}"),
     }
     let rank = comm.rank();
@@ -56,6 +58,11 @@ fn random_redistributions_agree_with_the_threads_engine() {
     for ranks in [1, 2, 3, 5, 8] {
         succeeds(ranks, "random");
     }
+}
+
+#[test]
+fn facts_of_trainers_and_servers() {
+    print!("{}", succeeds(16, "two mesh"));
 }
 
 #[test]

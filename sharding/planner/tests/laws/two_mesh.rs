@@ -1,47 +1,15 @@
 //! Plans between two meshes: facts of trainers and servers, properties of small pairs, and the peers' own rules.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use reshard_kernels::DType;
-use reshard_planner::{Plan, Planner, Topology};
+use reshard_planner::{Plan, PlanCache, Planner, Topology};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::both_directions::{Messages, directions, of_messages, picoseconds};
-use reshard_test_support::{Sweep, every};
+use reshard_test_support::{Sweep, TwoMeshFact, every, two_mesh_facts};
 
 use crate::by_domain::carried_out;
-
-/// A pair of shardings of one tensor, on a network.
-struct Fact {
-    name: &'static str,
-    from: Sharding,
-    to: Sharding,
-    small: [Sharding; 2],
-    dtype: DType,
-    topology: Topology,
-}
-
-fn facts() -> Vec<Fact> {
-    let lines = include_str!("../facts/two_mesh.tsv").lines().filter(|line| !line.starts_with('#'));
-    let fact = |line: &'static str| {
-        let cells: Vec<&str> = line.split('\t').collect();
-        let [name, mesh, from, to_mesh, to, shape, small, dtype, topology, ..] = cells[..] else {
-            panic!("{line}");
-        };
-        let numbers = |text: &str| -> Vec<usize> { text.split(',').map(|n| n.parse().unwrap()).collect() };
-        let sharding = |mesh: &str, shape: &str, text: &str| {
-            Sharding::parse(&mesh.parse::<Mesh>().unwrap(), &numbers(shape), text).unwrap()
-        };
-        Fact {
-            name,
-            from: sharding(mesh, shape, from),
-            to: sharding(to_mesh, shape, to),
-            small: [sharding(mesh, small, from), sharding(to_mesh, small, to)],
-            dtype: dtype.parse().unwrap(),
-            topology: topology.parse().unwrap(),
-        }
-    };
-    lines.map(fact).collect()
-}
 
 /// Returns what each rank sends to other ranks in the exchanges of a plan.
 fn sent(plan: &Plan) -> BTreeMap<usize, u64> {
@@ -96,7 +64,7 @@ fn pulled(from: &Sharding, to: &Sharding, item: usize, pick: impl Fn(usize, usiz
 ///
 /// The first owner of a region sends it; every target takes its own copy, replicas in turn; all is gathered
 /// on one rank and scattered from there.
-fn of_peers(fact: &Fact) -> f64 {
+fn of_peers(fact: &TwoMeshFact) -> f64 {
     let item = fact.dtype.bits() / 8;
     let worst = |messages: &Messages| {
         let both = of_messages(messages, &fact.topology);
@@ -119,7 +87,7 @@ fn round(topology: &Topology) -> f64 {
 #[test]
 fn facts_of_trainers_and_servers() {
     let (mut count, mut above, mut far, mut balanced, mut classes) = (0, 0, 0, 0, 0);
-    for fact in facts() {
+    for fact in two_mesh_facts() {
         let planner = Planner::new().topology(fact.topology.clone());
         let plan = planner.plan(&fact.from, &fact.to, fact.dtype).unwrap();
         let what = format!("{}: {plan}", fact.name);
@@ -143,8 +111,7 @@ fn facts_of_trainers_and_servers() {
         // No dearer than the peers, but for the rounds that sharing may take.
         let slowest = fact.topology.levels().last().unwrap().latency_us;
         assert!(cost <= of_peers(&fact) * 1.02 + slowest + 2.0, "{} us of peers: {what}", of_peers(&fact));
-        let [from, to] = &fact.small;
-        carried_out(&planner.plan(from, to, fact.dtype).unwrap());
+        carried_out(&fact.small_plan(fact.dtype));
         count += 1;
     }
     println!("{balanced} of {classes} regions are sent by equal shares of their owners");
@@ -189,4 +156,45 @@ fn no_plan_is_below_a_cut_on_small_pairs() {
         }
     }
     assert!(count > 1_000, "{count}");
+}
+
+/// Tensors of a layer of a model of experts: how many, their shape, and their shardings on both sides.
+const LAYER: [(usize, &[usize], &str, &str); 9] = [
+    (100, &[1536, 4096], "R,S(0)", "R,S(0)"),
+    (1, &[9216, 4096], "R,S(0)", "R,S(0)"),
+    (1, &[4096, 8192], "R,S(1)", "R,S(1)"),
+    (1, &[128, 4096], "R,R", "R,R"),
+    (1, &[128, 1536, 4096], "S(0),S(0)", "R,S(1)"),
+    (1, &[128, 4096, 1536], "S(0),S(0)", "R,S(2)"),
+    (2, &[4096], "R,R", "R,R"),
+    (2, &[128], "R,R", "R,R"),
+    (1, &[4096, 8192], "S(0),R", "R,S(1)"),
+];
+
+#[test]
+fn tensors_of_a_model_are_planned_by_kind() {
+    let (trainer, servers): (Mesh, Mesh) = ("dp=8,tp=8".parse().unwrap(), "dp=16,tp=8@64".parse().unwrap());
+    let planner = Planner::new().topology(Topology::h100());
+    let cache = PlanCache::new(1 << 10);
+    let (mut plans, mut tensors) = (Vec::new(), 0);
+    let start = std::time::Instant::now();
+    'model: loop {
+        for (times, shape, from, to) in LAYER {
+            for _ in 0..times {
+                let from = Sharding::parse(&trainer, shape, from).unwrap();
+                let to = Sharding::parse(&servers, shape, to).unwrap();
+                plans.push(cache.plan(&planner, &from, &to, DType::BF16).unwrap());
+                tensors += 1;
+                if tensors == 10_000 {
+                    break 'model;
+                }
+            }
+        }
+    }
+    println!("{tensors} tensors in {:?}", start.elapsed());
+    assert_eq!(cache.len(), LAYER.len());
+    // Cached plans are shared.
+    plans.sort_by_key(Arc::as_ptr);
+    plans.dedup_by(|a, b| Arc::ptr_eq(a, b));
+    assert_eq!(plans.len(), LAYER.len());
 }
