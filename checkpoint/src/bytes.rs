@@ -7,6 +7,9 @@
 //! header was read. Objects at URLs ([`remote`](super::place)) are requested by ranges, on condition that
 //! they are unchanged.
 
+pub(crate) mod inflated;
+pub(crate) mod strided;
+
 use reshard_layout::internal::counted;
 use std::fs::{self, File};
 use std::hash::{Hash, Hasher};
@@ -17,12 +20,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use super::copies::Stretch;
-use super::inflated::Inflated;
 use super::place;
 #[cfg(feature = "remote")]
 use super::remote::{self, Object};
-use super::strided::Strided;
 use crate::error::Error;
+use inflated::Inflated;
+use strided::Strided;
 
 /// A file, with its identity from the first time it was opened.
 #[derive(Debug)]

@@ -145,17 +145,8 @@ pub(crate) fn open(dir: &Path, path: &Path) -> Result<Checkpoint, Error> {
         objects.push(Object { name: (*name).to_owned(), path: path_of(name), content, sum: None });
     }
     objects.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(Checkpoint {
-        tensors: all,
-        free_texts: None,
-        origin: Origin::Files,
-        sums: None,
-        archives: archives::in_order(archives),
-        objects,
-        folders: Vec::new(),
-        ignored: Vec::new(),
-        unselected: Vec::new(),
-    })
+    let checkpoint = Checkpoint::of_tensors(all, Origin::Files, None);
+    Ok(Checkpoint { archives: archives::in_order(archives), objects, ..checkpoint })
 }
 
 /// Returns the object files of the folder by name.

@@ -1,5 +1,7 @@
 //! Compares two checkpoints, in any files and shardings: their tensors, and the bytes of other entries.
 
+mod objects;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,7 +10,6 @@ use serde::Serialize;
 
 use super::checkpoint::{Checkpoint, Tensor};
 use super::error::Error;
-use super::objects_compared::{Objects, compare_objects};
 use super::observer::{Observer, moved};
 use super::placed::{Known, all};
 use super::reading::Source;
@@ -16,6 +17,7 @@ use super::slab::Slabs;
 use super::slab_read::{Buffers, assemble};
 use super::spread::{spread, threads};
 use super::units::Units;
+use objects::{Objects, compare_objects};
 
 /// The largest number of bytes compared at a time.
 const SLAB: usize = 4 << 20;

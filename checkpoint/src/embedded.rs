@@ -66,17 +66,7 @@ pub(crate) fn checkpoint() -> Checkpoint {
         .collect();
     let mut free_texts = FreeTexts::new();
     free_texts.insert("made_by".to_owned(), "reshard".to_owned());
-    Checkpoint {
-        tensors,
-        free_texts: Some(free_texts),
-        origin: Origin::Embedded,
-        sums: None,
-        archives: Vec::new(),
-        objects: Vec::new(),
-        folders: Vec::new(),
-        ignored: Vec::new(),
-        unselected: Vec::new(),
-    }
+    Checkpoint::of_tensors(tensors, Origin::Embedded, Some(free_texts))
 }
 
 /// `SplitMix64`, as numbers in [-1, 1).

@@ -22,11 +22,11 @@ use reshard_sharding::internal::shared;
 use reshard_sharding::{Interval, Intervals};
 
 use super::bytes::Bytes;
+use super::bytes::strided;
 use super::checkpoint::{Data, Tensor};
 use super::error::Error;
 use super::pattern;
 use super::placed::{Known, Placed};
-use super::strided;
 use super::units::Units;
 use crate::shown::Shown;
 

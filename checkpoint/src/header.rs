@@ -1,5 +1,7 @@
 //! The header of a safetensors file: read from a file, or computed before any data exists.
 
+mod declared;
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
@@ -10,8 +12,8 @@ use safetensors::{Dtype, SafeTensorError};
 
 use super::bytes::{Bytes, Input};
 use super::checksum::checksum;
-use super::declared::Declared;
 use crate::error::{Error, ErrorKind};
+use declared::Declared;
 
 /// The size of the header length at the start of a file.
 const LENGTH: usize = size_of::<u64>();

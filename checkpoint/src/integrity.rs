@@ -10,8 +10,9 @@
 //! The first three cover all bytes of all files of a run. So any flipped bit is found here, or when the
 //! checkpoint is opened.
 
+mod archives;
+
 use std::collections::HashMap;
-use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,19 +20,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::Serialize;
 
 use super::archives::Archive;
-use super::bytes::{self, Bytes};
+use super::bytes;
 use super::checkpoint::{Checkpoint, Sums, Tensor};
 use super::checksum::{Sum, checksum};
 use super::error::Error;
+use super::objects::objects_file;
 use super::observer::{Observer, moved};
+use super::pieces::{PIECE, path, read};
 use super::placed::Known;
+use super::problem::{Problem, Problems};
 use super::reading::Source;
-use super::slab_read::read;
 use super::spread::{spread, threads};
-use crate::shown::Shown;
-
-/// The number of bytes that are read at once.
-pub(crate) const PIECE: usize = 4 << 20;
 
 /// The result of a verification.
 #[derive(Clone, Debug, Serialize)]
@@ -49,33 +48,6 @@ pub struct VerifyReport {
     pub checksums: bool,
     /// The problems, in the order of the tensors; empty if there are none.
     pub problems: Vec<Problem>,
-}
-
-/// A problem of a checkpoint.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct Problem {
-    /// The file with the problem.
-    pub file: String,
-    /// The tensor with wrong bytes; `None` for a header or a manifest.
-    pub tensor: Option<String>,
-    /// The entry with wrong bytes that is not a tensor.
-    #[serde(rename = "other", skip_serializing_if = "Option::is_none")]
-    pub object: Option<String>,
-    /// A description of the problem.
-    pub what: String,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.tensor, &self.object) {
-            (Some(tensor), _) => {
-                write!(f, "{}: tensor `{}`: {}", self.file, tensor.shown(), self.what)
-            }
-            (None, Some(object)) => write!(f, "{}: `{}`: {}", self.file, object.shown(), self.what),
-            (None, None) => write!(f, "{}: {}", self.file, self.what),
-        }
-    }
 }
 
 /// A shard that is being read in blocks.
@@ -128,6 +100,35 @@ impl Checkpoint {
         }
     }
 
+    /// Returns the problems of objects whose checksums are known.
+    fn check_objects(&self) -> Result<Vec<Problem>, Error> {
+        let mut problems = Vec::new();
+        for object in &self.objects {
+            if object.is_lost() {
+                problems.push(Problem {
+                    file: self
+                        .folders
+                        .first()
+                        .map_or_else(String::new, |dir| objects_file(dir).display().to_string()),
+                    tensor: None,
+                    object: Some(object.name.clone()),
+                    what: "its bytes are missing".to_owned(),
+                });
+            }
+            let (Some(said), Some(bytes)) = (object.sum, object.archive()) else { continue };
+            let found = object.each_piece(&mut |_, _| Ok(()))?;
+            if found != said {
+                problems.push(Problem {
+                    file: path(bytes),
+                    tensor: None,
+                    object: Some(object.name.clone()),
+                    what: format!("checksum mismatch: computed {found:016x}, recorded {said:016x}"),
+                });
+            }
+        }
+        Ok(problems)
+    }
+
     fn compare(&self, observer: &mut dyn Observer) -> Result<Vec<Problem>, Error> {
         let found: Found<'_> = Mutex::default();
         let wrong = Problems::default();
@@ -161,22 +162,6 @@ impl Checkpoint {
             }
         }
         Ok(wrong.in_order())
-    }
-}
-
-/// The problems, each with its position in the checkpoint.
-#[derive(Default)]
-pub(crate) struct Problems(Mutex<Vec<((usize, usize), Problem)>>);
-
-impl Problems {
-    pub(crate) fn push(&self, at: (usize, usize), problem: Problem) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((at, problem));
-    }
-
-    pub(crate) fn in_order(self) -> Vec<Problem> {
-        let mut all = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
-        all.sort_by_key(|(at, _)| *at);
-        all.into_iter().map(|(_, problem)| problem).collect()
     }
 }
 
@@ -277,14 +262,4 @@ impl Sums {
         }
         problems
     }
-}
-
-impl Problem {
-    fn of(tensor: &Tensor, file: &Bytes, what: String) -> Self {
-        Self { file: path(file), tensor: Some(tensor.name.clone()), object: None, what }
-    }
-}
-
-pub(crate) fn path(file: &Bytes) -> String {
-    file.input().map_or_else(|| "memory".to_owned(), |input| input.path().display().to_string())
 }

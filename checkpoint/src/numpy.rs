@@ -11,10 +11,10 @@ use reshard_layout::internal::counted;
 use safetensors::Dtype;
 
 use super::bytes::Bytes;
+use super::bytes::strided::strided;
 use super::header::{MOST_DIMS, Stored, byte_len};
 use super::objects::Container;
 use super::peek::Peek;
-use super::strided::strided;
 use super::torch_save::Saved;
 use super::zip::Zip;
 use crate::error::Error;

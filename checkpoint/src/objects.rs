@@ -18,10 +18,9 @@ use reshard_layout::internal::counted;
 use serde::{Deserialize, Serialize};
 
 use super::bytes::{self, Bytes, Input, write_all_at};
-use super::checkpoint::Checkpoint;
 use super::checksum::{Sum, checksum, crc32};
 use super::error::{Error, ErrorClass};
-use super::integrity::{PIECE, Problem, path};
+use super::pieces::PIECE;
 use super::place;
 use crate::shown::Shown;
 
@@ -190,64 +189,8 @@ impl Object {
     }
 }
 
-impl Checkpoint {
-    /// Returns the entries that are not tensors, in the order of their names.
-    pub fn objects(&self) -> &[Object] {
-        &self.objects
-    }
-
-    /// Returns the bytes of an entry that is not a tensor, as written by `torch.save`; they are never run.
-    ///
-    /// It is an error if there is no such entry, or if it is a part of a `.pt` or `.npz` file.
-    pub fn object(&self, name: &str) -> Result<Vec<u8>, Error> {
-        let object = self.objects.iter().find(|object| object.name == name);
-        let object = object.ok_or_else(|| {
-            let count = counted(self.objects.len(), "non-tensor entry", "non-tensor entries");
-            let message = format!("there is no object `{}` among the {count} of the input", name.shown());
-            Error::refused("no_such_object", message)
-        })?;
-        let mut all = Vec::new();
-        bytes::reserve(&mut all, object.archive().map_or(0, Bytes::len))?;
-        let found = object.each_piece(&mut |_, piece| {
-            all.extend_from_slice(piece);
-            Ok(())
-        })?;
-        check_sum(object, found)?;
-        Ok(all)
-    }
-
-    /// Returns the problems of objects whose checksums are known.
-    pub(crate) fn check_objects(&self) -> Result<Vec<Problem>, Error> {
-        let mut problems = Vec::new();
-        for object in &self.objects {
-            if object.is_lost() {
-                problems.push(Problem {
-                    file: self
-                        .folders
-                        .first()
-                        .map_or_else(String::new, |dir| objects_file(dir).display().to_string()),
-                    tensor: None,
-                    object: Some(object.name.clone()),
-                    what: "its bytes are missing".to_owned(),
-                });
-            }
-            let (Some(said), Some(bytes)) = (object.sum, object.archive()) else { continue };
-            let found = object.each_piece(&mut |_, _| Ok(()))?;
-            if found != said {
-                problems.push(Problem {
-                    file: path(bytes),
-                    tensor: None,
-                    object: Some(object.name.clone()),
-                    what: format!("checksum mismatch: computed {found:016x}, recorded {said:016x}"),
-                });
-            }
-        }
-        Ok(problems)
-    }
-}
-
 /// Returns the path of the objects of a folder of rank files.
-fn objects_file(dir: &Path) -> PathBuf {
+pub(crate) fn objects_file(dir: &Path) -> PathBuf {
     dir.join(OBJECTS_NAME)
 }
 
@@ -265,7 +208,7 @@ pub(crate) fn check_total(file: &Input, lens: impl Iterator<Item = u64>) -> Resu
     Err(Error::malformed("objects", message))
 }
 
-fn check_sum(object: &Object, found: u64) -> Result<(), Error> {
+pub(crate) fn check_sum(object: &Object, found: u64) -> Result<(), Error> {
     match object.sum.filter(|said| *said != found) {
         None => Ok(()),
         Some(said) => {

@@ -155,3 +155,18 @@ pub(crate) fn read_at_most(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>
         Err(not_built())
     }
 }
+
+/// Returns the sorted names of all `.safetensors` files of a directory; `None` if it cannot be listed.
+pub(crate) fn safetensors_files(dir: &Path) -> Result<Option<Vec<String>>, Error> {
+    let mut names = names(dir).map_err(|error| Error::io("reading", dir, &error))?;
+    let is_one = |name: &String| {
+        let suffix = Path::new(name).extension();
+        suffix.is_some_and(|suffix| suffix == "safetensors") && !name.starts_with('.')
+    };
+    if let Some(names) = &mut names {
+        names.retain(is_one);
+        names.sort_unstable();
+        names.dedup();
+    }
+    Ok(names)
+}

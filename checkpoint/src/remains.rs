@@ -26,6 +26,7 @@ use super::manifest::MANIFEST_NAME;
 use super::objects::{Container, Content};
 use super::place;
 use super::placed::{Known, Placed};
+use super::rank_files;
 use crate::shown::Shown;
 
 /// The largest number of regions that a message names.
@@ -98,7 +99,7 @@ impl Checkpoint {
         let mut dead = dead.to_vec();
         dead.sort_unstable();
         dead.dedup();
-        let mut checkpoint = Self::open_sharded(path, &manifest, &dead)?;
+        let mut checkpoint = rank_files::open(path, &manifest, &dead)?;
         let Some(mesh) = checkpoint.mesh().cloned() else {
             return Err(Error::internal("rank files have no mesh"));
         };

@@ -1,11 +1,11 @@
 //! A block of a tensor in memory, assembled from the files that have parts of it.
 
-use super::bytes::{self, Bytes};
+use super::bytes;
 use super::checkpoint::Data;
 use super::checksum::{Sum, checksum};
 use super::copies::{Stretch, copies};
 use super::decision::Move;
-use super::integrity::path;
+use super::pieces::{path, read};
 use super::reading::Source;
 use super::slab::Slab;
 use crate::error::Error;
@@ -104,11 +104,4 @@ fn gather(
         })?;
     }
     source.convert(whole)
-}
-
-/// Reads a part of a file.
-pub(crate) fn read(file: &Bytes, at: usize, room: &mut [u8]) -> Result<(), Error> {
-    let access = file.access()?;
-    access.read_at(at, room)?;
-    access.finish()
 }

@@ -15,12 +15,12 @@ use reshard_layout::internal::counted;
 use safetensors::Dtype;
 
 use super::archives::Archive;
+use super::bytes::strided::strided;
 use super::header::{self, Stored};
 use super::objects::Container;
 use super::peek::Peek;
 use super::pickle::{Element, Global, Id, Pickle};
 use super::read::MOST_BYTES;
-use super::strided::strided;
 use super::zip::Zip;
 use crate::error::Error;
 use crate::shown::Shown;

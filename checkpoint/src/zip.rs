@@ -12,7 +12,7 @@ use rawzip::{CompressionMethod, ErrorKind, RECOMMENDED_BUFFER_SIZE, ZipLocator};
 use reshard_layout::internal::counted;
 
 use super::bytes::Bytes;
-use super::inflated::{Inflated, Last};
+use super::bytes::inflated::{Inflated, Last};
 use super::peek::Peek;
 use crate::error::Error;
 use crate::shown::Shown;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::of_chunks;
 use super::written::WRITER;
 use crate::bytes::Bytes;
-use crate::checkpoint::{Checkpoint, Origin, safetensors_files};
+use crate::checkpoint::{Checkpoint, Origin};
 use crate::error::Error;
 use crate::header::{self, FreeTexts, Opened, Stored};
 use crate::index::INDEX_NAME;
@@ -113,7 +113,7 @@ pub(crate) fn is_alone(file: &Opened, path: &Path) -> Result<bool, Error> {
         let several = path.file_name().and_then(|name| name.to_str()).is_some_and(is_file_name);
         names.map_or(!several, |names| names.len() < 2)
     };
-    Ok(place::exists(&dir.join(INDEX_NAME))? || alone(safetensors_files(dir)?))
+    Ok(place::exists(&dir.join(INDEX_NAME))? || alone(place::safetensors_files(dir)?))
 }
 
 /// Opens the files of a folder.
@@ -166,17 +166,7 @@ pub(crate) fn open(dir: &Path, files: &[String]) -> Result<Checkpoint, Error> {
         let made = of_chunks(&name, dtype, &shape, chunks);
         all.push(made.map_err(|error| error.about_tensor(&name).about(dir.display()))?);
     }
-    Ok(Checkpoint {
-        tensors: all,
-        free_texts,
-        origin: Origin::Files,
-        sums: None,
-        archives: Vec::new(),
-        objects: Vec::new(),
-        folders: Vec::new(),
-        ignored: Vec::new(),
-        unselected: Vec::new(),
-    })
+    Ok(Checkpoint::of_tensors(all, Origin::Files, free_texts))
 }
 
 /// Returns the chunk offsets of a file; empty if it stores none.

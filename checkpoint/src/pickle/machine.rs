@@ -44,8 +44,11 @@ struct Machine<'a> {
     budget: usize,
 }
 
-pub(super) fn read(bytes: &[u8]) -> Result<Pickle<'_>, Error> {
-    read_within(bytes, BUDGET)
+impl<'a> Pickle<'a> {
+    /// Parses a pickle; a name that is not in the list is an error.
+    pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, Error> {
+        read_within(bytes, BUDGET)
+    }
 }
 
 /// Reads a pickle within a memory budget.

@@ -3,7 +3,6 @@
 use std::cell::Cell;
 
 use super::globals::Global;
-use super::machine;
 use crate::error::Error;
 
 /// A node, by its number.
@@ -76,11 +75,6 @@ pub(crate) struct Pickle<'a> {
 }
 
 impl<'a> Pickle<'a> {
-    /// Parses a pickle; a name that is not in the list is an error.
-    pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, Error> {
-        machine::read(bytes)
-    }
-
     pub(crate) fn root(&self) -> Id {
         self.root
     }

@@ -11,7 +11,7 @@ use safetensors::Dtype;
 use safetensors::tensor::TensorInfo;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-use super::header::{FreeTexts, MOST_DIMS};
+use super::{FreeTexts, MOST_DIMS};
 
 /// The largest number of tensors in a header, and of free texts.
 const MOST_ENTRIES: usize = 1 << 20;

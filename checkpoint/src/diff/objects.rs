@@ -5,17 +5,16 @@
 
 use std::collections::BTreeMap;
 
-use super::bytes::Bytes;
-use super::checkpoint::Checkpoint;
-use super::diff::TensorDiff;
-use super::error::{Error, ErrorClass};
-use super::integrity::PIECE;
-use super::objects::Object;
-use super::peek::Peek;
-use super::slab_read::read;
-use super::torch_save;
-use super::zip::{self, Zip};
+use super::TensorDiff;
+use crate::bytes::Bytes;
+use crate::checkpoint::Checkpoint;
+use crate::error::{Error, ErrorClass};
+use crate::objects::Object;
+use crate::peek::Peek;
+use crate::pieces::{PIECE, read};
 use crate::shown::Shown;
+use crate::torch_save;
+use crate::zip::{self, Zip};
 
 /// The objects of two checkpoints, grouped by how they can be compared.
 pub(crate) struct Objects<'a> {
@@ -136,8 +135,8 @@ fn bytes_differ(one: &Bytes, two: &Bytes) -> Result<Option<usize>, Error> {
     let (mut a, mut b) = (Vec::new(), Vec::new());
     for at in (0..shorter).step_by(PIECE) {
         let len = PIECE.min(shorter - at);
-        super::bytes::resize(&mut a, len)?;
-        super::bytes::resize(&mut b, len)?;
+        crate::bytes::resize(&mut a, len)?;
+        crate::bytes::resize(&mut b, len)?;
         read(one, at, &mut a)?;
         read(two, at, &mut b)?;
         if let Some(found) = a.iter().zip(&b).position(|(a, b)| a != b) {

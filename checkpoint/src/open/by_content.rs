@@ -3,18 +3,18 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::archives::Archive;
-use super::bytes::Input;
-use super::checkpoint::{Checkpoint, Origin, Tensor};
-use super::dcp::{METADATA_NAME, in_safetensors};
-use super::header;
-use super::numpy;
-use super::objects::Object;
-use super::peek::Peek;
-use super::place;
-use super::torch_save::{self, Saved};
-use super::zip::{self, Zip};
+use crate::archives::Archive;
+use crate::bytes::Input;
+use crate::checkpoint::{Checkpoint, Origin, Tensor};
+use crate::dcp::{METADATA_NAME, in_safetensors};
 use crate::error::Error;
+use crate::header;
+use crate::numpy;
+use crate::objects::Object;
+use crate::peek::Peek;
+use crate::place;
+use crate::torch_save::{self, Saved};
+use crate::zip::{self, Zip};
 
 /// The first bytes of an archive of `torch.save`, as of any zip archive.
 const ZIP: &[u8] = b"PK\x03\x04";
@@ -73,17 +73,8 @@ pub(crate) fn open(path: &Path) -> Result<Checkpoint, Error> {
     let tensors = saved.tensors.into_iter().map(|(name, stored)| Tensor::whole(name, stored)).collect();
     let objects =
         saved.objects.into_iter().map(|(name, container)| Object::part_of(name, container)).collect();
-    Ok(Checkpoint {
-        tensors,
-        free_texts: None,
-        origin: Origin::Files,
-        sums: None,
-        archives,
-        objects,
-        folders: Vec::new(),
-        ignored: Vec::new(),
-        unselected: Vec::new(),
-    })
+    let checkpoint = Checkpoint::of_tensors(tensors, Origin::Files, None);
+    Ok(Checkpoint { archives, objects, ..checkpoint })
 }
 
 /// Opens a safetensors file; rejects one of several files that hold chunks of the same tensors.
@@ -93,7 +84,7 @@ fn safetensors(path: &Path) -> Result<Checkpoint, Error> {
         let message = "holds chunks of tensors whose other chunks are in other files; give the folder";
         return Err(Error::refused("input", format!("{} {message}", path.display())));
     }
-    Ok(Checkpoint::whole(opened))
+    Ok(super::whole(opened))
 }
 
 /// Reads the tensors of a zip archive.
