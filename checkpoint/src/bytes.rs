@@ -4,11 +4,19 @@
 //! is an error here; in a mapping it would be a signal or undefined bytes. Files are not held open either,
 //! because a checkpoint may have more files than a process can open. Every read opens the file. Before and
 //! after the read it checks that length, inode number and modification time are those of the file whose
-//! header was read. Objects at URLs ([`remote`](super::place)) are requested by ranges, on condition that
+//! header was read. Objects at URLs ([`remote`](crate::bytes::place)) are requested by ranges, on condition that
 //! they are unchanged.
 
+pub(crate) mod checksum;
 pub(crate) mod inflated;
+pub(crate) mod peek;
+pub(crate) mod pieces;
+pub(crate) mod place;
+pub(crate) mod read;
+#[cfg(feature = "remote")]
+pub(crate) mod remote;
 pub(crate) mod strided;
+pub(crate) mod zip;
 
 use reshard_layout::internal::counted;
 use std::fs::{self, File};
@@ -19,11 +27,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use super::copies::Stretch;
-use super::place;
 #[cfg(feature = "remote")]
-use super::remote::{self, Object};
+use crate::bytes::remote::Object;
 use crate::error::Error;
+use crate::model::copies::Stretch;
 use inflated::Inflated;
 use strided::Strided;
 

@@ -1,5 +1,14 @@
 //! The options of a reshard job.
 
+pub(crate) mod carried;
+pub(crate) mod decision;
+pub(crate) mod input;
+pub(crate) mod observer;
+pub(crate) mod report;
+pub(crate) mod resharding;
+pub(crate) mod run;
+pub(crate) mod wish;
+
 use std::path::PathBuf;
 use std::time::Duration;
 

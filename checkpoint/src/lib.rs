@@ -37,107 +37,42 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod archives;
 mod bytes;
-mod carried;
-mod cast;
-mod checkpoint;
-mod checksum;
-mod copies;
-mod dcp;
-mod decision;
-mod derived;
-#[cfg(any(test, feature = "cuda"))]
-mod device;
-mod diff;
-mod embedded;
+mod check;
+mod engine;
 mod error;
-mod exchange;
-mod fusion;
-mod header;
-mod held;
-mod in_turn;
-mod index;
-mod indexed;
-mod integrity;
+mod formats;
 mod job;
-mod job_input;
-mod loading;
-mod manifest;
-#[cfg(feature = "mpi")]
-mod mpi;
-#[cfg(any(test, feature = "nccl"))]
-mod nccl;
-mod numpy;
-mod objects;
-mod observer;
-mod offline;
-mod one_process;
+mod model;
 mod open;
-mod outputs;
 mod parallel;
-mod pattern;
-mod peek;
-mod pickle;
-mod pieces;
-mod pipeline;
-mod place;
-mod placed;
-mod problem;
-#[cfg(any(test, feature = "mpi", feature = "nccl"))]
-mod processes;
-mod rank_files;
-mod read;
 mod reading;
-mod remains;
-#[cfg(feature = "remote")]
-mod remote;
-mod rename;
-mod replaced;
-mod report;
-mod reserved;
-mod resharding;
 mod rooms;
-mod run;
-mod runs;
-mod shard_files;
+mod select;
 mod shown;
-mod slab;
-mod slab_read;
-mod spec;
 mod spread;
-mod staging;
-mod together;
-mod torch_save;
-mod unique;
-mod units;
-mod verify;
-mod wish;
-mod writer;
-mod zip;
-
-#[cfg(test)]
-mod stand_in;
+mod stream;
 #[cfg(test)]
 mod tests;
+mod write;
 
-pub use carried::{NotCarried, Others};
-pub use checkpoint::{Checkpoint, Tensor};
-pub use diff::{DiffReport, TensorDiff, diff};
+pub use bytes::read::{MOST_BYTES, read, read_text};
+pub use check::diff::{DiffReport, TensorDiff, diff};
+pub use check::integrity::VerifyReport;
+pub use check::problem::Problem;
+pub use check::remains::{DegradedCheckpoint, LostRegion};
 pub use error::{Error, ErrorClass, ErrorKind};
-pub use fusion::Fusion;
-pub use integrity::VerifyReport;
-pub use job::{Engine, OutputFormat, ReshardJob};
-pub use loading::{ReadModel, ShardLoad};
 #[doc(hidden)]
-pub use manifest::manifest_again;
-pub use objects::{Key, Object};
-pub use observer::Observer;
-pub use problem::Problem;
-pub use read::{MOST_BYTES, read, read_text};
-pub use remains::{DegradedCheckpoint, LostRegion};
-pub use report::{JobReport, TensorReport};
-pub use resharding::{ReshardOptions, reshard};
-pub use spec::PlacementSpec;
-pub use staging::remove_staging;
-pub use writer::{CheckpointWriter, RankWriter};
+pub use formats::manifest::manifest_again;
+pub use job::carried::{NotCarried, Others};
+pub use job::observer::Observer;
+pub use job::report::{JobReport, TensorReport};
+pub use job::resharding::{ReshardOptions, reshard};
+pub use job::{Engine, OutputFormat, ReshardJob};
+pub use model::checkpoint::{Checkpoint, Tensor};
+pub use model::objects::{Key, Object};
+pub use reading::loading::{ReadModel, ShardLoad};
+pub use select::fusion::Fusion;
+pub use select::spec::PlacementSpec;
+pub use write::staging::remove_staging;
+pub use write::writer::{CheckpointWriter, RankWriter};

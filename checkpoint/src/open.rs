@@ -16,14 +16,14 @@ mod by_content;
 
 use std::path::Path;
 
-use super::checkpoint::{Checkpoint, Origin, Tensor};
-use super::dcp::{self, METADATA_NAME, in_safetensors};
-use super::header::{self, Opened};
-use super::index::INDEX_NAME;
-use super::manifest::MANIFEST_NAME;
-use super::place::{self, Kind};
-use super::{embedded, indexed, rank_files};
+use crate::bytes::place::{self, Kind};
 use crate::error::Error;
+use crate::formats::dcp::{self, METADATA_NAME, in_safetensors};
+use crate::formats::header::{self, Opened};
+use crate::formats::index::INDEX_NAME;
+use crate::formats::manifest::MANIFEST_NAME;
+use crate::formats::{embedded, indexed, rank_files};
+use crate::model::checkpoint::{Checkpoint, Origin, Tensor};
 
 impl Checkpoint {
     /// Opens the checkpoint at `path`, or makes the embedded checkpoint.

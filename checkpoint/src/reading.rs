@@ -3,18 +3,21 @@
 //! The contents of a file are a region of its tensor, and so is the request; their common ranges are read
 //! directly to their target offsets. For a region that several ranks hold, the first one's file is read.
 
+pub(crate) mod loading;
+pub(crate) mod slab_read;
+
 use std::sync::Arc;
 
 use reshard_layout::internal::counted;
 use reshard_sharding::{Region, Sharding};
 
-use super::bytes::{self, Bytes};
-use super::cast::{Cast, Float};
-use super::checkpoint::{Checkpoint, Data, Tensor};
-use super::copies::copies;
-use super::placed::{Known, Placed, all};
-use super::units::Units;
+use crate::bytes::{self, Bytes};
 use crate::error::Error;
+use crate::model::checkpoint::{Checkpoint, Data, Tensor};
+use crate::model::copies::copies;
+use crate::model::placed::{Known, Placed, all};
+use crate::model::units::Units;
+use crate::select::cast::{Cast, Float};
 
 /// The number of ranges that are read at a time.
 const TOGETHER: usize = 256;
@@ -102,7 +105,7 @@ impl Tensor {
         for (place, bytes) in files.iter().enumerate() {
             let len = placed.regions[placed.of_rank[place]].numel() * item_bytes;
             if bytes.len() != len {
-                return Err(super::verify::wrong_length(place, len, bytes.len()));
+                return Err(crate::check::verify::wrong_length(place, len, bytes.len()));
             }
         }
         if let Some(sums) = self.sums.as_ref().filter(|sums| sums.len() != placed.regions.len()) {

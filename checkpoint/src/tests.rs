@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use super::error::ErrorClass;
-use super::job::{Engine, ReshardJob};
-use super::observer::Observer;
-use super::one_process::carry_out;
-use super::report::JobReport;
+use crate::engine::one_process::carry_out;
+use crate::error::ErrorClass;
+use crate::job::observer::Observer;
+use crate::job::report::JobReport;
+use crate::job::{Engine, ReshardJob};
 
 fn args(out: &Path) -> ReshardJob {
     ReshardJob { out: Some(out.to_owned()), ..ReshardJob::default() }

@@ -12,7 +12,7 @@ use miniz_oxide::inflate::stream::{InflateState, inflate};
 use miniz_oxide::{DataFormat, MZError, MZFlush, MZStatus};
 use reshard_layout::internal::counted;
 
-use super::{self as bytes, Input};
+use crate::bytes::{self as bytes, Input};
 use crate::error::{Error, ErrorKind};
 
 /// The largest number of bytes that are inflated: 512 MiB.

@@ -17,7 +17,7 @@ use reshard_layout::internal::counted;
 use reshard_sharding::Region;
 use reshard_sharding::internal::{Run, shared};
 
-use super::{self as bytes, Access, Bytes};
+use crate::bytes::{self as bytes, Access, Bytes};
 use crate::error::Error;
 
 /// The most bytes of one read.

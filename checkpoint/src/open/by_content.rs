@@ -3,18 +3,18 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::archives::Archive;
 use crate::bytes::Input;
-use crate::checkpoint::{Checkpoint, Origin, Tensor};
-use crate::dcp::{METADATA_NAME, in_safetensors};
+use crate::bytes::peek::Peek;
+use crate::bytes::place;
+use crate::bytes::zip::{self, Zip};
 use crate::error::Error;
-use crate::header;
-use crate::numpy;
-use crate::objects::Object;
-use crate::peek::Peek;
-use crate::place;
-use crate::torch_save::{self, Saved};
-use crate::zip::{self, Zip};
+use crate::formats::dcp::{METADATA_NAME, in_safetensors};
+use crate::formats::header;
+use crate::formats::numpy;
+use crate::formats::torch_save::{self, Saved};
+use crate::model::archives::Archive;
+use crate::model::checkpoint::{Checkpoint, Origin, Tensor};
+use crate::model::objects::Object;
 
 /// The first bytes of an archive of `torch.save`, as of any zip archive.
 const ZIP: &[u8] = b"PK\x03\x04";

@@ -12,7 +12,7 @@ fn the_page_has_the_examples_that_run() {
     let examples: Vec<&str> = examples.collect();
     assert!(examples.len() == 4 && examples[0].lines().count() >= 10);
     for (shown, file) in
-        examples.into_iter().zip(["src/lib.rs", "src/derived.rs", "src/writer.rs", "src/loading.rs"])
+        examples.into_iter().zip(["src/lib.rs", "src/select/derived.rs", "src/write/writer.rs", "src/reading/loading.rs"])
     {
         let library = fs::read_to_string(crate_root.join(file)).unwrap();
         let comment = |line: &'static str| {

@@ -1,0 +1,232 @@
+//! Distributed checkpoints of PyTorch (`torch.distributed.checkpoint`), in both of their layouts.
+//!
+//! ```text
+//! .metadata                  a pickle: every tensor with its chunks, and the file, offset and length of each   (metadata)
+//! __R_N.distcp               the output of rank R: contiguous archives of torch.save
+//!
+//! shard-*.safetensors        a chunk of every tensor; its offsets are in the file's free texts                 (in_safetensors)
+//! ```
+//!
+//! A tensor is a list of chunks, boxes of any sizes, which must tile it ([`tiling`]).
+
+pub(crate) mod frame;
+pub(crate) mod in_safetensors;
+mod metadata;
+mod tiling;
+pub(crate) mod written;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::bytes::peek::Peek;
+use crate::bytes::place;
+use crate::bytes::read::read_at_most;
+use crate::bytes::zip;
+use crate::bytes::{Bytes, Input};
+use crate::error::Error;
+use crate::formats::torch_save;
+use crate::model::archives::{self, Archive};
+use crate::model::checkpoint::{Checkpoint, Data, Origin, Tensor};
+use crate::model::objects::{self, Container, Content, Object};
+use crate::model::placed::Placed;
+use crate::model::stored::{self, Stored};
+use crate::model::units::Units;
+use crate::parallel;
+use crate::shown::Shown;
+use metadata::{Item, Metadata};
+use reshard_sharding::{Interval, Region};
+
+/// The file that lists the contents of the others.
+pub(crate) const METADATA_NAME: &str = ".metadata";
+
+/// The file of Megatron-Core for arguments, steps and everything else that is equal on all ranks.
+const COMMON_NAME: &str = "common.pt";
+
+/// The largest accepted size of a `.metadata` file: 128 MiB, at about 150 bytes per chunk.
+const MOST_BYTES: u64 = 128 << 20;
+
+/// A file range that is being looked up.
+struct Wanted<'a> {
+    what: What,
+    item: Item<'a>,
+}
+
+/// The contents of a file range, by number.
+#[derive(Clone, Copy)]
+enum What {
+    Chunk { tensor: usize, chunk: usize },
+    Object(usize),
+}
+
+/// Opens the folder of a `.metadata` file.
+pub(crate) fn open(dir: &Path, path: &Path) -> Result<Checkpoint, Error> {
+    let text = read_at_most(path, MOST_BYTES).map_err(|error| {
+        Error::unreadable_as("dcp", format!("{} cannot be read: {error}", path.display()))
+    })?;
+    let metadata = Metadata::read(&text).map_err(|error| error.about(path.display()))?;
+    let mut files: BTreeMap<&str, Vec<Wanted<'_>>> = BTreeMap::new();
+    let mut chunks: Vec<Vec<Option<Bytes>>> = Vec::with_capacity(metadata.tensors.len());
+    for (number, (name, tensor)) in metadata.tensors.iter().enumerate() {
+        let about = |error: Error| error.about_tensor(name).about(path.display());
+        chunks.push(tensor.chunks.iter().map(|_| None).collect());
+        for (chunk, (start, _)) in tensor.chunks.iter().enumerate() {
+            let item = metadata.item(name, start).map_err(about)?;
+            stays_inside(item.file).map_err(about)?;
+            let what = What::Chunk { tensor: number, chunk };
+            files.entry(item.file).or_default().push(Wanted { what, item });
+        }
+    }
+    for (number, (name, item)) in metadata.objects.iter().enumerate() {
+        let about = |error: Error| error.about(format_args!("{}: `{}`", path.display(), name.shown()));
+        stays_inside(item.file).map_err(about)?;
+        files.entry(item.file).or_default().push(Wanted { what: What::Object(number), item: *item });
+    }
+    let names: Vec<&str> = metadata.objects.keys().copied().collect();
+    let mut contents: Vec<Option<Bytes>> = names.iter().map(|_| None).collect();
+    let tensors: Vec<_> = metadata.tensors.iter().collect();
+    let found = Mutex::new((&mut chunks, Vec::new(), &mut contents));
+    let mut files: Vec<_> = files.into_iter().collect();
+    parallel::for_each(THREADS, &mut files, zip::room, |room, (file, wanted)| {
+        let input = Arc::new(Input::open(&dir.join(&**file))?);
+        let of_objects = wanted.iter().filter(|one| matches!(one.what, What::Object(_)));
+        objects::check_total(&input, of_objects.map(|one| one.item.len))?;
+        let opened = input.open_again()?;
+        for Wanted { what, item } in wanted {
+            let (number, chunk) = match what {
+                What::Chunk { tensor, chunk } => (tensor, chunk),
+                What::Object(number) => {
+                    let about = |error: Error| error.about(format_args!("`{}`", names[*number].shown()));
+                    let place = Peek::new(&input, &opened, item.offset, item.len).map_err(about)?;
+                    let archive = Archive::of_object(place, room).map_err(about)?;
+                    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                    found.1.push(archive);
+                    found.2[*number] = Some(place.bytes());
+                    continue;
+                }
+            };
+            let (name, tensor) = tensors[*number];
+            let about = |error: Error| error.about_tensor(name).about(input.path().display());
+            let (stored, archive) = Peek::new(&input, &opened, item.offset, item.len)
+                .and_then(|archive| torch_save::only_tensor(archive, room))
+                .map_err(about)?;
+            let len = &tensor.chunks[*chunk].1;
+            if (stored.dtype, &stored.shape) != (tensor.dtype, len) {
+                let Stored { dtype, shape, .. } = stored;
+                let why = format!(
+                    "a chunk is {dtype} {shape:?}, but {METADATA_NAME} declares {} {len:?}",
+                    tensor.dtype
+                );
+                return Err(about(Error::mismatch("dcp", why)));
+            }
+            let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+            found.0[*number][*chunk] = Some(stored.bytes);
+            found.1.push(archive);
+        }
+        input.check(&opened)
+    })?;
+    let (_, archives, _) = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let path_of = |name: &str| metadata.paths.get(name).cloned();
+    let mut all = Vec::with_capacity(tensors.len());
+    for ((name, tensor), bytes) in tensors.into_iter().zip(chunks) {
+        let parts = tensor
+            .chunks
+            .iter()
+            .zip(bytes)
+            .filter_map(|((start, len), bytes)| Some((&start[..], &len[..], bytes?)));
+        let made = of_chunks(name, tensor.dtype, &tensor.shape, parts.collect());
+        let made = made.map_err(|error| error.about_tensor(name).about(path.display()))?;
+        all.push(Tensor { path: path_of(name), ..made });
+    }
+    let mut objects = beside(dir)?;
+    for (name, bytes) in names.iter().zip(contents) {
+        let bytes = bytes.ok_or_else(|| Error::internal("an object was not read"))?;
+        let content = Content::Archive(bytes);
+        objects.push(Object { name: (*name).to_owned(), path: path_of(name), content, sum: None });
+    }
+    objects.sort_by(|a, b| a.name.cmp(&b.name));
+    let checkpoint = Checkpoint::of_tensors(all, Origin::Files, None);
+    Ok(Checkpoint { archives: archives::in_order(archives), objects, ..checkpoint })
+}
+
+/// Returns the object files of the folder by name.
+///
+/// Megatron-Core stores in `common.pt` objects that `.metadata` omits.
+fn beside(dir: &Path) -> Result<Vec<Object>, Error> {
+    // Without a listing, only the file whose name is known can be checked.
+    let names = match place::names(dir) {
+        Ok(Some(names)) => names,
+        Ok(None) | Err(_) if place::exists(&dir.join(COMMON_NAME))? => vec![COMMON_NAME.to_owned()],
+        Ok(None) | Err(_) => Vec::new(),
+    };
+    let is_one =
+        |name: &String| !name.starts_with('.') && Path::new(name).extension().is_some_and(|it| it == "pt");
+    let names = names.into_iter().filter(is_one);
+    Ok(names.map(|name| Object::part_of(name, Container::BesideDcp)).collect())
+}
+
+/// Returns the writer named in a `.metadata` file, if any; PyTorch writes a different id every time.
+pub(crate) fn writer(path: &Path) -> Option<String> {
+    let text = read_at_most(path, MOST_BYTES).ok()?;
+    metadata::writer(&text).ok().flatten()
+}
+
+/// The number of threads that open files: each waits for the disk.
+const THREADS: usize = 4;
+
+/// A chunk: its start in the tensor, its shape, its bytes.
+type Chunk<'a> = (&'a [usize], &'a [usize], Bytes);
+
+/// Returns a tensor of non-empty chunks within its shape; an error if they do not tile it.
+pub(crate) fn of_chunks(
+    name: &str,
+    dtype: safetensors::Dtype,
+    shape: &[usize],
+    chunks: Vec<Chunk<'_>>,
+) -> Result<Tensor, Error> {
+    if stored::byte_len(dtype, shape).is_none() {
+        let message = format!("{dtype} {shape:?} has more than 2^64 bytes, or ends in the middle of one");
+        return Err(Error::malformed("chunks", message));
+    }
+    if !tiling::tiles(shape, chunks.iter().map(|(start, len, _)| (*start, *len)))? {
+        let message = format!(
+            "its {} chunks do not tile {shape:?}: some element is in none of them or in several",
+            chunks.len()
+        );
+        return Err(Error::malformed("chunks", message));
+    }
+    let data = match <[Chunk<'_>; 1]>::try_from(chunks) {
+        Ok([(_, _, bytes)]) => Data::Whole(bytes),
+        Err(chunks) if chunks.is_empty() => Data::Whole(Bytes::from(Vec::new())),
+        Err(chunks) => {
+            let units = Units::of(dtype, shape);
+            let interval = |(start, len): (&usize, &usize)| {
+                [Interval { start: *start, len: *len }].into_iter().collect()
+            };
+            let region = |(start, len, _): &Chunk<'_>| {
+                let region = Region { dims: start.iter().zip(*len).map(interval).collect() };
+                units.region(shape, &region).map_err(|why| Error::refused("packed", why))
+            };
+            let regions = chunks.iter().map(region).collect::<Result<Vec<_>, _>>()?;
+            let placed = Arc::new(Placed::apart(regions));
+            Data::Chunks { placed, chunks: chunks.into_iter().map(|(_, _, bytes)| bytes).collect() }
+        }
+    };
+    Ok(Tensor {
+        name: name.to_owned(),
+        path: None,
+        dtype,
+        shape: shape.to_vec(),
+        data,
+        sums: None,
+        stored: dtype,
+    })
+}
+
+fn stays_inside(file: &str) -> Result<(), Error> {
+    if place::is_inside(file) {
+        return Ok(());
+    }
+    let message = format!("a chunk refers to `{}`, which is not a file of this folder", file.shown());
+    Err(Error::malformed("dcp", message))
+}

@@ -1,0 +1,180 @@
+//! The source and target sharding of every tensor.
+//!
+//! `--to` is given once for a whole checkpoint, and a checkpoint holds matrices, vectors and scalars. So it
+//! applies to the tensors that have all dims that it names; other tensors are replicated, and the report
+//! gives the reason. A request for particular tensors (`--tensor`, `--spec`) is not lenient, and neither is
+//! one whose dims no tensor has.
+
+use reshard_sharding::{Mesh, Sharding};
+
+use crate::error::Error;
+use crate::job::wish::Wish;
+use crate::model::checkpoint::{Checkpoint, Data, Origin, Tensor};
+use crate::model::units::Units;
+
+/// The redistribution of one tensor.
+pub(crate) struct Move<'a> {
+    pub(crate) tensor: &'a Tensor,
+    pub(crate) from: Sharding,
+    pub(crate) to: Sharding,
+    /// The reason why it is replicated although another sharding was requested.
+    pub(crate) replicated: Option<String>,
+    /// The same two shardings in units, as the exchange uses them.
+    pub(crate) units: Units,
+    pub(crate) unit_from: Sharding,
+    pub(crate) unit_to: Sharding,
+}
+
+/// Decides the shardings of every requested tensor, in the order of the checkpoint.
+pub(crate) fn decide<'a>(checkpoint: &'a Checkpoint, wish: &Wish<'_>) -> Result<Vec<Move<'a>>, Error> {
+    let mut fits = Fits::default();
+    let mut moves = Vec::with_capacity(checkpoint.tensors.len());
+    for tensor in &checkpoint.tensors {
+        let decided = decide_one(tensor, checkpoint, wish, &mut fits);
+        moves.push(decided.map_err(|error| error.about_tensor(&tensor.name))?);
+    }
+    if let Some(spec) = wish.spec {
+        let tensors = checkpoint.tensors.iter().map(|tensor| &tensor.name[..]);
+        spec.all_used(tensors.chain(checkpoint.unselected.iter().map(|name| &name[..])))?;
+    }
+    fits.check(wish)?;
+    Ok(moves)
+}
+
+/// Records if any tensor had the dims of `--from` and `--to`, and the last reason why not.
+#[derive(Default)]
+struct Fits {
+    from: Tally,
+    to: Tally,
+}
+
+#[derive(Default)]
+struct Tally {
+    any: bool,
+    reason: Option<String>,
+}
+
+impl Fits {
+    fn check(&self, wish: &Wish<'_>) -> Result<(), Error> {
+        for (tally, flag, text) in [(&self.from, "--from", &wish.from), (&self.to, "--to", &wish.to)] {
+            if let (false, Some(reason), Some(text)) = (tally.any, &tally.reason, text) {
+                let message = format!("no tensor has all the dims that {flag} {text} names: {reason}");
+                return Err(Error::refused("no_such_dim", message));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn decide_one<'a>(
+    tensor: &'a Tensor,
+    checkpoint: &Checkpoint,
+    wish: &Wish<'_>,
+    fits: &mut Fits,
+) -> Result<Move<'a>, Error> {
+    let units = Units::of(tensor.dtype, &tensor.shape);
+    let from = source(tensor, checkpoint, wish, &mut fits.from)?;
+    let unit_from = units.sharding(&from).map_err(|why| packed(tensor, &from, &why))?;
+    let by_name = wish.spec.and_then(|spec| spec.placements(&tensor.name));
+    let lenient = by_name.is_none();
+    let (mut to, mut replicated) = target(tensor, wish, by_name, lenient, &mut fits.to)?;
+    let unit_to = match units.sharding(&to) {
+        Ok(unit_to) => unit_to,
+        Err(why) if lenient => {
+            replicated = Some(packed(tensor, &to, &why).to_string());
+            to = Sharding::replicated(&wish.mesh, &tensor.shape)?;
+            units.sharding(&to).map_err(|why| packed(tensor, &to, &why))?
+        }
+        Err(why) => return Err(packed(tensor, &to, &why)),
+    };
+    Ok(Move { tensor, from, to, replicated, units, unit_from, unit_to })
+}
+
+fn packed(tensor: &Tensor, sharding: &Sharding, why: &str) -> Error {
+    Error::refused("packed", format!("{} of {:?} cannot be `{sharding}`: {why}", tensor.dtype, tensor.shape))
+}
+
+/// Returns the current sharding of a tensor.
+fn source(
+    tensor: &Tensor,
+    checkpoint: &Checkpoint,
+    wish: &Wish<'_>,
+    tally: &mut Tally,
+) -> Result<Sharding, Error> {
+    let mesh = match &checkpoint.origin {
+        Origin::Sharded(mesh) => mesh,
+        Origin::Embedded | Origin::Files => &wish.mesh,
+    };
+    let said = match &wish.from {
+        Some(text) => Some(parse_or_replicate(tensor, mesh, text, true, tally)?.0),
+        None => None,
+    };
+    if said.as_ref().is_some_and(Sharding::is_partial) {
+        let message = "`--from` has a partial sum, but files hold complete values; use `R` or `S(d)` there";
+        return Err(Error::refused("partial_source", message));
+    }
+    match (&tensor.data, said) {
+        (Data::Whole(_) | Data::Chunks { .. }, Some(said)) => Ok(said),
+        (Data::Whole(_) | Data::Chunks { .. }, None) => Ok(Sharding::replicated(mesh, &tensor.shape)?),
+        (Data::Shards { sharding, .. }, Some(said)) if said != **sharding => {
+            let message = format!("`--from` is `{said}`, but the manifest has `{sharding}`; drop `--from`");
+            Err(Error::refused("from", message))
+        }
+        (Data::Shards { sharding, .. }, _) => Ok((**sharding).clone()),
+    }
+}
+
+/// Returns the target sharding of a tensor, and the reason if it is replicated instead.
+///
+/// `by_name` is the spec's sharding for it; if `lenient`, a target that does not fit means replication, not
+/// an error.
+fn target(
+    tensor: &Tensor,
+    wish: &Wish<'_>,
+    by_name: Option<&str>,
+    lenient: bool,
+    tally: &mut Tally,
+) -> Result<(Sharding, Option<String>), Error> {
+    let Some(text) = by_name.or(wish.to.as_deref()) else {
+        let message = "no pattern of the spec matches it and there is no `--to`; add a last pattern \"*\"";
+        return Err(Error::refused("spec", message));
+    };
+    let (to, replicated) = parse_or_replicate(tensor, &wish.mesh, text, lenient, tally)?;
+    if to.is_partial() {
+        let message = format!("`{text}` has a partial sum, but files hold complete values; use R or S there");
+        return Err(Error::refused("partial_target", message));
+    }
+    Ok((to, replicated))
+}
+
+/// Parses `text` as a sharding of the tensor.
+///
+/// If `lenient` and the tensor lacks a dim, returns the replicated sharding with the reason.
+fn parse_or_replicate(
+    tensor: &Tensor,
+    mesh: &Mesh,
+    text: &str,
+    lenient: bool,
+    tally: &mut Tally,
+) -> Result<(Sharding, Option<String>), Error> {
+    match Sharding::parse(mesh, &tensor.shape, text) {
+        Ok(sharding) if sharding.mesh() != mesh => Err(Error::refused(
+            "mesh",
+            format!(
+                "{text} is a sharding on the mesh {}, with a different order of ranks; give that mesh and {sharding}",
+                sharding.mesh()
+            ),
+        )),
+        Ok(sharding) => {
+            tally.any = true;
+            Ok((sharding, None))
+        }
+        Err(
+            error @ (reshard_sharding::Error::NoSuchDim { .. } | reshard_sharding::Error::DimCount { .. }),
+        ) if lenient => {
+            tally.reason = Some(error.to_string());
+            Ok((Sharding::replicated(mesh, &tensor.shape)?, Some(error.to_string())))
+        }
+        Err(error) => Err(error.into()),
+    }
+}

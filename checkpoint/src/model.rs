@@ -1,0 +1,11 @@
+//! What a checkpoint is: tensors, entries that are not tensors, and where each of their bytes is.
+
+pub(crate) mod archives;
+pub(crate) mod checkpoint;
+pub(crate) mod copies;
+pub(crate) mod objects;
+pub(crate) mod placed;
+pub(crate) mod runs;
+pub(crate) mod slab;
+pub(crate) mod stored;
+pub(crate) mod units;

@@ -1,0 +1,9 @@
+//! Selection: which tensors, under which names, in which parts and dtypes, and with which placements.
+
+pub(crate) mod cast;
+pub(crate) mod derived;
+pub(crate) mod fusion;
+pub(crate) mod pattern;
+pub(crate) mod rename;
+pub(crate) mod replaced;
+pub(crate) mod spec;

@@ -1,0 +1,191 @@
+//! Checkpoints derived from others: renamed, filtered, fused, split, or with another element type.
+//!
+//! They are the same bytes in the same files, read on demand. So a derived checkpoint supports every
+//! operation of a checkpoint: parts are read, ranks get their shards, and it is resharded, compared and
+//! written in any format.
+//!
+//! ```
+//! use reshard_checkpoint::Checkpoint;
+//! let made = Checkpoint::open(None)?
+//!     .filter(["attention.*"])?
+//!     .fused(&"*.qkv.* = *.query.* + *.key.* + *.value.* by 4".parse()?)?
+//!     .renamed(r"s/^attention\.(\w+)/layers.0.attn.$1/")?
+//!     .cast("bf16")?;
+//! assert_eq!(made.tensor("layers.0.attn.qkv.weight")?.shape(), [768, 256]);
+//! # Ok::<(), reshard_checkpoint::Error>(())
+//! ```
+
+use std::collections::HashMap;
+
+use reshard_layout::internal::counted;
+
+use crate::error::Error;
+use crate::model::checkpoint::{Checkpoint, Tensor};
+use crate::model::objects::Object;
+use crate::model::stored;
+use crate::select::cast::Float;
+use crate::select::fusion::Fusion;
+use crate::select::pattern::Pattern;
+use crate::select::rename::Rename;
+use crate::shown::Shown;
+
+impl Checkpoint {
+    /// Returns the tensors, and the other entries, whose names match one of the patterns.
+    ///
+    /// A pattern is a glob, or a regular expression between slashes. A pattern that matches nothing is an
+    /// error.
+    ///
+    /// ```
+    /// use reshard_checkpoint::Checkpoint;
+    ///
+    /// let weights = Checkpoint::open(None)?.filter(["mlp.*", r"/^attention\.(query|key)\./"])?;
+    /// assert!(weights.tensor("mlp.up.weight").is_ok() && weights.tensor("embedding.weight").is_err());
+    /// # Ok::<(), reshard_checkpoint::Error>(())
+    /// ```
+    pub fn filter<'a>(&self, patterns: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
+        let pattern = |text| Pattern::new(text).map_err(|why| Error::malformed("pattern", why));
+        let patterns = patterns.into_iter().map(pattern).collect::<Result<Vec<_>, _>>()?;
+        let names = || {
+            let tensors = self.tensors.iter().map(|tensor| &tensor.name);
+            tensors.chain(self.objects.iter().map(|object| &object.name))
+        };
+        let unused = |one: &&Pattern| !names().any(|name| one.matches(name));
+        if let Some(unused) = patterns.iter().find(unused) {
+            let count = match (self.tensors.len(), self.objects.len()) {
+                (tensors, 0) => counted(tensors, "tensor", "tensors").to_string(),
+                (tensors, objects) => format!(
+                    "{} and {}",
+                    counted(tensors, "tensor", "tensors"),
+                    counted(objects, "non-tensor entry", "non-tensor entries")
+                ),
+            };
+            let message = format!("the pattern `{}` matches none of the {count}", unused.text().shown());
+            return Err(Error::refused("unused_pattern", message));
+        }
+        let wanted = |name: &str| patterns.iter().any(|one| one.matches(name));
+        let (tensors, others): (Vec<_>, Vec<_>) =
+            self.tensors.iter().partition(|tensor| wanted(&tensor.name));
+        let objects = self.objects.iter().filter(|object| wanted(&object.name)).cloned().collect();
+        let mut selected = self.with(tensors.into_iter().cloned().collect(), objects)?;
+        selected.unselected.extend(others.into_iter().map(|tensor| tensor.name.clone()));
+        Ok(selected)
+    }
+
+    /// Returns the same tensors and other entries under new names, by `s/EXPRESSION/NEW/`.
+    ///
+    /// With a final `g` every match in a name is replaced. It is an error if no name changes, or if two
+    /// tensors get one name.
+    ///
+    /// ```
+    /// use reshard_checkpoint::Checkpoint;
+    ///
+    /// let renamed = Checkpoint::open(None)?.renamed(r"s/^mlp\.(\w+)/layers.0.mlp.$1/")?;
+    /// assert!(renamed.tensor("layers.0.mlp.up.weight").is_ok());
+    /// # Ok::<(), reshard_checkpoint::Error>(())
+    /// ```
+    pub fn renamed(&self, rename: &str) -> Result<Self, Error> {
+        let rename: Rename = rename.parse()?;
+        let mut any = false;
+        let (mut tensors, mut objects) = (self.tensors.clone(), self.objects.clone());
+        let of_tensors = tensors.iter_mut().map(|tensor| (&mut tensor.name, &mut tensor.path));
+        for (name, path) in of_tensors.chain(objects.iter_mut().map(|one| (&mut one.name, &mut one.path))) {
+            if let Some(new) = rename.of(name) {
+                any = true;
+                // The nesting of the new name is not known.
+                (*name, *path) = (new, None);
+            }
+        }
+        if !any {
+            let message = format!("`{}` does not change the name of any tensor", rename.text().shown());
+            return Err(Error::refused("rename", message));
+        }
+        let olds = self.tensors.iter().map(|one| &one.name).chain(self.objects.iter().map(|one| &one.name));
+        let news = tensors.iter().map(|one| &one.name).chain(objects.iter().map(|one| &one.name));
+        let mut known: HashMap<&str, &str> = HashMap::new();
+        for (name, old) in news.zip(olds) {
+            if name.is_empty() {
+                let (rename, old) = (rename.text().shown(), old.shown());
+                return Err(Error::refused("rename", format!("`{rename}` makes the name `{old}` empty")));
+            }
+            // Two parts of `.pt` files may have had the same name; they still may after renaming.
+            if let Some(other) = known.insert(name, old).filter(|other| *other != old) {
+                let [other, old, name] = [other, &**old, &**name].map(Shown::shown);
+                let message = format!("both `{other}` and `{old}` would be named `{name}`");
+                return Err(Error::refused("rename", message));
+            }
+        }
+        objects.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut renamed = self.with(tensors, objects)?;
+        for name in &mut renamed.unselected {
+            *name = rename.of(name).unwrap_or_else(|| name.clone());
+        }
+        Ok(renamed)
+    }
+
+    /// Returns the tensors with parts replaced by whole tensors.
+    ///
+    /// See [`Fusion`] for the syntax. The parts must exist, have one type, and be equal in all dims but one.
+    pub fn fused(&self, fusion: &Fusion) -> Result<Self, Error> {
+        self.with(fusion.fuse(&self.tensors)?, self.objects.clone())
+    }
+
+    /// Returns the tensors with wholes replaced by their parts: the inverse of [`Checkpoint::fused`].
+    ///
+    /// A checksum of a whole cannot be used for its parts. So checksums of the input are not compared for a
+    /// tensor that is split; its replicas are.
+    pub fn split(&self, fusion: &Fusion) -> Result<Self, Error> {
+        self.with(fusion.split(&self.tensors)?, self.objects.clone())
+    }
+
+    /// Returns the tensors in another floating-point type: `f16`, `bf16`, `f32` or `f64`.
+    ///
+    /// Elements are rounded once, to the nearest, ties to even; those past the largest number become
+    /// infinite, and NaN stays NaN. Tensors of other types (integers, 8 bits and fewer) are unchanged.
+    ///
+    /// ```
+    /// use reshard_checkpoint::Checkpoint;
+    ///
+    /// let halves = Checkpoint::open(None)?.cast("bf16")?;
+    /// let embedding = halves.tensor("embedding.weight")?;
+    /// assert_eq!((embedding.dtype(), embedding.byte_len()), ("BF16".to_owned(), 2003 * 256 * 2));
+    /// # Ok::<(), reshard_checkpoint::Error>(())
+    /// ```
+    pub fn cast(&self, dtype: &str) -> Result<Self, Error> {
+        let to = Float::named(dtype)?;
+        let mut tensors = self.tensors.clone();
+        let floats = |tensor: &&mut Tensor| Float::of(tensor.dtype).is_some();
+        let mut any = false;
+        for tensor in tensors.iter_mut().filter(floats) {
+            any = true;
+            if tensor.stored != tensor.dtype && tensor.dtype != to {
+                let message = format!("it is already rounded to {} and would be rounded twice", tensor.dtype);
+                return Err(Error::refused("dtype", message).about_tensor(&tensor.name));
+            }
+            if stored::byte_len(to, &tensor.shape).is_none() {
+                let message = format!("{to} {:?} has more than 2^64 bytes", tensor.shape);
+                return Err(Error::refused("dtype", message).about_tensor(&tensor.name));
+            }
+            tensor.dtype = to;
+        }
+        if !any {
+            let message =
+                format!("no tensor is f16, bf16, f32 or f64, so none can be converted to {}", dtype.shown());
+            return Err(Error::refused("dtype", message));
+        }
+        self.with(tensors, self.objects.clone())
+    }
+
+    /// Replaces tensors and objects; no two entries that have bytes may have the same name.
+    fn with(&self, tensors: Vec<Tensor>, objects: Vec<Object>) -> Result<Self, Error> {
+        let mut names: Vec<&str> = tensors.iter().map(|tensor| &tensor.name[..]).collect();
+        names.extend(objects.iter().filter(|one| one.archive().is_some()).map(|object| &object.name[..]));
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            let of_tensors = tensors.iter().filter(|tensor| tensor.name == twice[0]).count();
+            let what = if of_tensors == 2 { "tensors" } else { "entries" };
+            let message = format!("there would be two {what} named `{}`", twice[0].shown());
+            return Err(Error::refused("name", message));
+        }
+        Ok(Self { tensors, objects, ..self.clone() })
+    }
+}
