@@ -11,9 +11,12 @@ fn the_page_has_the_examples_that_run() {
     let examples = page.split("```rust\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     let examples: Vec<&str> = examples.collect();
     assert!(examples.len() == 4 && examples[0].lines().count() >= 10);
-    for (shown, file) in
-        examples.into_iter().zip(["src/lib.rs", "src/select/derived.rs", "src/write/writer.rs", "src/reading/loading.rs"])
-    {
+    for (shown, file) in examples.into_iter().zip([
+        "src/lib.rs",
+        "src/select/derived.rs",
+        "src/write/writer.rs",
+        "src/reading/loading.rs",
+    ]) {
         let library = fs::read_to_string(crate_root.join(file)).unwrap();
         let comment = |line: &'static str| {
             let line = line.trim_start();

@@ -94,7 +94,7 @@ pub(super) fn best_plan(
 fn least(q: &Question<'_>, way: &[Leg]) -> u64 {
     way.iter().fold(0, |least, leg| {
         // A segment that is still to be planned has no bound.
-        joined(q, least, least_of(leg).unwrap_or_default())
+        with_leg(q, least, least_of(leg).unwrap_or_default())
     })
 }
 
@@ -108,7 +108,7 @@ fn least_of(leg: &Leg) -> Option<[u64; 3]> {
 }
 
 /// Returns the lower bound of a path, and of a segment with this time, bytes and peak after it.
-fn joined(q: &Question<'_>, least: u64, [time, bytes, peak]: [u64; 3]) -> u64 {
+fn with_leg(q: &Question<'_>, least: u64, [time, bytes, peak]: [u64; 3]) -> u64 {
     match q.options.objective {
         Objective::Time => least.saturating_add(time),
         Objective::Bytes => least.max(bytes),
@@ -147,7 +147,7 @@ impl Parts {
         let [Leg::Move(first), Leg::Share { to }] = way else { return None };
         let share = self.part_from(q, &first.regions.to, to, true).ok()?;
         let of_share = [picoseconds_of(&share.steps), share.received_bytes, share.peak_bytes];
-        Some(joined(q, least(q, &way[..1]), of_share))
+        Some(with_leg(q, least(q, &way[..1]), of_share))
     }
 
     /// Returns the steps of a path; `None` if a segment that must be local communicates, or has no plan.
