@@ -36,8 +36,12 @@ count() {
 }
 
 for operation in $("$program" --list); do
+    case "$operation" in
+    between_*) from=1 to=3 ;; # a plan takes as many as a list of the others
+    *) from="$few" to="$many" ;;
+    esac
     printf '%-18s %8d\n' "$operation" \
-        $((($(count "$operation" "$many") - $(count "$operation" "$few")) / (many - few))) | tee -a "$table"
+        $((($(count "$operation" "$to") - $(count "$operation" "$from")) / (to - from))) | tee -a "$table"
 done
 
 if [ "$1" = schedule ]; then

@@ -1,4 +1,4 @@
-//! Checks: what is wrong with a checkpoint, what differs, and what is left of a damaged one.
+//! Checks: problems of a checkpoint, differences of two, and the rest of a damaged one.
 
 pub(crate) mod diff;
 pub(crate) mod integrity;

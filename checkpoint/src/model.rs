@@ -1,4 +1,4 @@
-//! What a checkpoint is: tensors, entries that are not tensors, and where each of their bytes is.
+//! A checkpoint in memory: tensors, entries that are not tensors, and the locations of their bytes.
 
 pub(crate) mod archives;
 pub(crate) mod checkpoint;

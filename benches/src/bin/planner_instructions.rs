@@ -1,5 +1,5 @@
 //! Plans the problems of one kind, for counting instructions: all pairs of its list in turn. `bound_` and a
-//! kind only bounds their time. The pairs of two meshes are planned one by one.
+//! kind only bounds their time. Pairs of two meshes have a name each.
 //!
 //! ```text
 //! planner_instructions --list

@@ -1,4 +1,4 @@
-//! Reading of bytes in pieces.
+//! Reading of bytes in blocks.
 
 use crate::bytes::Bytes;
 use crate::error::Error;

@@ -1,4 +1,4 @@
-//! The input of a job: opened, selected, renamed and cast as its options say.
+//! The input of a job: opened, selected, renamed and cast by its options.
 
 use crate::check::remains::LostRegion;
 use crate::error::Error;

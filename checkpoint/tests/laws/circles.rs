@@ -17,7 +17,7 @@ fn modules(dir: &Path, at: &str, found: &mut BTreeMap<String, String>) {
     }
 }
 
-/// Returns the paths of a text that begin with `crate::`, those in braces one by one.
+/// Returns the paths of a text that begin with `crate::`, and a path for each name in braces.
 fn paths(text: &str) -> Vec<String> {
     let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     let mut found = Vec::new();

@@ -65,7 +65,7 @@ def trainers_and_servers(rank: int) -> tuple[int, int]:
         if line.startswith("#"):
             continue
         _, mesh, before, to_mesh, after, _, small, *_ = line.split("\t")
-        # The target begins right behind the source.
+        # The target begins at the rank after the source.
         to_mesh = f"{to_mesh.split('@')[0]}@{Mesh(mesh).world_size}"
         if Mesh(to_mesh).world_size > 8:
             continue

@@ -50,7 +50,7 @@ const LISTED: usize = 16;
 pub struct Explanation {
     /// The plan of this planner.
     pub plan: Plan,
-    /// The greedy planner's plan; `None` between two meshes, and where ranks of one of its steps are no group.
+    /// The greedy planner's plan; `None` between two meshes, and where ranks of a step do not form a group.
     pub greedy: Option<Plan>,
     /// All candidates that were considered, in order; empty if source and target are equal.
     pub candidates: Vec<CandidateReport>,
@@ -75,7 +75,8 @@ impl fmt::Display for Explanation {
         self.write_choice(f)?;
         let Some(greedy) = &self.greedy else {
             let one_mesh = self.plan.from().mesh() == self.plan.to().mesh();
-            let why = if one_mesh { ": the ranks of a step are no group" } else { " between two meshes" };
+            let why =
+                if one_mesh { ": the ranks of a step do not form a group" } else { " between two meshes" };
             return write!(f, "\naxis by axis, for comparison: no plan{why}");
         };
         write!(f, "\naxis by axis, for comparison:\n{greedy}\n  the plan above takes ")?;

@@ -167,8 +167,8 @@ impl Planner {
 
     /// Returns the plan that a greedy planner makes axis by axis, costed on the same network.
     ///
-    /// It is `None` between two meshes, which have no common axes, and where the ranks of one of its steps are
-    /// no group. It ignores the limits of memory and groups.
+    /// It is `None` between two meshes, which have no common axes, and where the ranks of one of its steps do
+    /// not form a group. It ignores the limits of memory and groups.
     ///
     /// ```
     /// use reshard_kernels::DType;

@@ -14,7 +14,7 @@ pub struct TwoMeshFact {
     pub from: Sharding,
     /// The target, on another mesh.
     pub to: Sharding,
-    /// The same of a small shape that divides alike.
+    /// The same of a small shape with the same divisibility.
     pub small: [Sharding; 2],
     /// The type of the elements.
     pub dtype: DType,

@@ -134,7 +134,7 @@ impl Problem<'_> {
             .flat_map(|d| self.digits[d].real.iter().copied())
             .collect();
         digits.sort_unstable();
-        // Digits that together are a whole axis are a group, even if each alone is none.
+        // Digits that make a whole axis are a group, even if each alone has none.
         let mut axes = Modes::new();
         for &digit in digits.iter().rev() {
             axes.push_coalesced(0, self.system.digits[digit]);
