@@ -45,11 +45,11 @@ pub struct ReshardJob {
     pub fill_from: Option<PathBuf>,
     /// Name patterns of the tensors to use: globs, or regular expressions between slashes; default: all.
     pub only: Vec<String>,
-    /// Rules by which tensors are replaced by their parts: see [`Fusion`].
+    /// Rules by which tensors are replaced by their parts: see [`Fusion`](crate::Fusion).
     pub split: Vec<String>,
-    /// Rules by which parts are replaced by fused tensors: see [`Fusion`].
+    /// Rules by which parts are replaced by fused tensors: see [`Fusion`](crate::Fusion).
     pub fuse: Vec<String>,
-    /// New names, `s/EXPRESSION/NEW/`, applied in sequence: see [`Checkpoint::renamed`].
+    /// New names, `s/EXPRESSION/NEW/`, applied in sequence: see [`Checkpoint::renamed`](crate::Checkpoint::renamed).
     pub rename: Vec<String>,
     /// The dtype for floating-point tensors: `f16`, `bf16`, `f32` or `f64`; default: unchanged.
     pub dtype: Option<String>,
