@@ -37,7 +37,7 @@ count() {
 
 for operation in $("$program" --list); do
     case "$operation" in
-    between_*) from=1 to=3 ;; # a plan takes as many as a list of the others
+    between_*) from=1 to=3 ;; # one such plan takes as many instructions as a list of the others
     *) from="$few" to="$many" ;;
     esac
     printf '%-18s %8d\n' "$operation" \

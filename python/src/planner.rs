@@ -239,7 +239,7 @@ impl PyPlanner {
         Ok(stoppable(py, || self.planner.lower_bound_us(&from_.0, &to.0, dtype.0))??)
     }
 
-    /// The axis-by-axis plan, or None between two meshes.
+    /// The axis-by-axis plan, or None between two meshes and where the ranks of a step do not form a group.
     #[pyo3(signature = (from_, to, dtype=DTypeArgument::F32))]
     fn axis_by_axis(
         &self,
@@ -345,7 +345,7 @@ impl PyExplanation {
         PyPlan::new(Arc::new(self.0.plan.clone()))
     }
 
-    /// The axis-by-axis plan, or None between two meshes.
+    /// The axis-by-axis plan, or None between two meshes and where the ranks of a step do not form a group.
     #[getter]
     fn greedy(&self) -> Option<PyPlan> {
         let greedy = self.0.greedy.clone()?;

@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import pathlib
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from torch.distributed.tensor import DTensor, Partial, Shard
 
 from definition import R, device_mesh, dtensor, shard, whole_of
 from ranks import Ranks
-from reshard import FrameworkGroups, Mesh, Planner, ReshardError, Sharding
+from reshard import FrameworkGroups, Planner, ReshardError, Sharding
 from reshard.torch import Groups, planned, redistribute, redistribute_local, redistribute_state, sharding
 
 
@@ -54,42 +53,6 @@ def mesh_to_mesh(rank: int) -> int:
 
 def test_from_one_device_mesh_to_another(eight: Ranks) -> None:
     assert min(eight.run(mesh_to_mesh)) > 400
-
-
-def trainers_and_servers(rank: int) -> tuple[int, int]:
-    """Facts of two meshes that fit on eight ranks, on one level and on slow nodes of four."""
-    facts = pathlib.Path(__file__).parents[3] / "tests/support/src/two_mesh.tsv"
-    groups = Groups(on(list(range(8)), (8,)))
-    done, steps = 0, 0
-    for line in facts.read_text().splitlines():
-        if line.startswith("#"):
-            continue
-        _, mesh, before, to_mesh, after, _, small, *_ = line.split("\t")
-        # The target begins at the rank after the source.
-        to_mesh = f"{to_mesh.split('@')[0]}@{Mesh(mesh).world_size}"
-        if Mesh(to_mesh).world_size > 8:
-            continue
-        shape = tuple(int(n) for n in small.split(","))
-        from_, to = Sharding(mesh, shape, before), Sharding(to_mesh, shape, after)
-        whole = whole_of(shape)
-
-        def of(sharding: Sharding) -> torch.Tensor:
-            if rank not in sharding.mesh.ranks:
-                return torch.empty(0)
-            return whole.flatten()[sharding.global_indices(rank)].reshape(sharding.local_shape(rank))
-
-        for topology in ("uniform", "launch=5;message=0.1;level=4:1:0.001;level=*:5:0.0001"):
-            planner = Planner(topology=topology)
-            made = redistribute_local(of(from_), from_, to, groups=groups, planner=planner)
-            assert torch.equal(made.flatten(), of(to).flatten()), (line, topology)
-            steps += len(planner.plan(from_, to, "f32").steps)
-            done += 1
-    return done, steps
-
-
-def test_facts_of_trainers_and_servers(eight: Ranks) -> None:
-    done, steps = eight.run(trainers_and_servers)[0]
-    assert done > 200 and steps > done
 
 
 def derivatives(rank: int) -> None:

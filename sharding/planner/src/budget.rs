@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! search of digit states     two units per choice of transitions of digits, four per choice of positions, ten per cost
-//! candidates over regions    one unit per two entries of a table, receivers or sixteen messages
+//! candidates over regions    four units per entry of a table, 32 per message that is looked up
 //! ```
 //!
 //! Each unit takes about ten nanoseconds.

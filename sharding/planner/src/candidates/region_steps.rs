@@ -216,6 +216,7 @@ impl Question<'_> {
             return self.counted_alone(proposed);
         };
         let shared = self.counted_alone(shared)?;
+        // Whole requests cannot be cheaper than their bound.
         if shared.cost_us <= proposed.least_us {
             return Ok(shared);
         }

@@ -36,9 +36,10 @@ pub(super) fn may_help(q: &Question<'_>, ends: Option<&Ends>, best: Option<&Plan
         return false;
     }
     let Some(best) = best else { return true };
-    // Between two meshes without partial values, the owners of a region do not share the work of such a plan.
-    let shares = !q.on_one_mesh() && !q.from.is_partial() && !q.to.is_partial();
-    if shares && q.options.objective == Objective::Time && !q.options.is_limited() {
+    // Between two meshes without partial values, a transposed plan differs in that owners do not share their
+    // work. It may transfer fewer bytes or keep to limits, but such an exchange takes no less time.
+    let bare_meshes = !q.on_one_mesh() && !q.from.is_partial() && !q.to.is_partial();
+    if bare_meshes && q.options.objective == Objective::Time && !q.options.is_limited() {
         return false;
     }
     if best.communicating_steps() == 0 {

@@ -2,7 +2,7 @@
 //!
 //! A lower bound of a path is known before its messages are counted. Reductions have their exact cost. An
 //! exchange of regions costs at least what its worst rank receives, and from how many peers. The bound of a
-//! segment that is a separate problem is 0. So paths are counted in the order of their bounds, and counting
+//! segment that is a separate problem is 0, until the path is next. So paths are counted in the order of their bounds, and counting
 //! stops as soon as the next cannot win. The choice is the same as with all of them counted.
 //!
 //! The work counter continues from the proposals of the paths. Past the budget nothing more is counted, with
@@ -92,18 +92,15 @@ pub(super) fn best_plan(
 
 /// Returns a lower bound of a path, in the first number of the objective's key.
 fn least(q: &Question<'_>, way: &[Leg]) -> u64 {
-    way.iter().fold(0, |least, leg| {
-        // A segment that is still to be planned has no bound.
-        with_leg(q, least, least_of(leg).unwrap_or_default())
-    })
+    way.iter().fold(0, |least, leg| with_leg(q, least, least_of(leg)))
 }
 
-/// Returns the least time, bytes and peak of a segment; `None` if it is still to be planned.
-fn least_of(leg: &Leg) -> Option<[u64; 3]> {
+/// Returns the least time, bytes and peak of a segment; zeros if it is still to be planned.
+fn least_of(leg: &Leg) -> [u64; 3] {
     match leg {
-        Leg::Step(s) => Some([Cost::new(s.cost_us, 0, 0).picoseconds, s.received_bytes, s.peak_bytes]),
-        Leg::Move(p) => Some([picoseconds_below(p.least_us), p.received, p.peak]),
-        Leg::Plan { .. } | Leg::Share { .. } | Leg::Local { .. } => None,
+        Leg::Step(s) => [Cost::new(s.cost_us, 0, 0).picoseconds, s.received_bytes, s.peak_bytes],
+        Leg::Move(p) => [picoseconds_below(p.least_us), p.received, p.peak],
+        Leg::Plan { .. } | Leg::Share { .. } | Leg::Local { .. } => [0; 3],
     }
 }
 
@@ -140,9 +137,9 @@ impl Parts {
         self.answered.iter().fold(Effort::default(), |all, (_, plan)| all.and(plan.effort))
     }
 
-    /// Returns a better lower bound of an exchange that is shared afterwards; `None` for other paths.
+    /// Returns a better lower bound of an exchange whose parts are gathered afterwards; `None` for other paths.
     ///
-    /// To plan that segment is less work than to count the messages of the exchange.
+    /// To plan the gather is usually less work than to count the messages of the exchange.
     fn least_with_shares(&mut self, q: &Question<'_>, way: &[Leg]) -> Option<u64> {
         let [Leg::Move(first), Leg::Share { to }] = way else { return None };
         let share = self.part_from(q, &first.regions.to, to, true).ok()?;

@@ -56,6 +56,11 @@ pub(crate) fn is_hierarchical(mesh: &Mesh) -> bool {
     mesh.axes().iter().any(|a| a.layout().flat().len() > 1)
 }
 
+/// Returns `true` if ranks are linear in the coordinates of a mesh.
+pub(crate) fn is_linear(mesh: &Mesh) -> bool {
+    mesh.rank_table().is_none() && !is_hierarchical(mesh)
+}
+
 /// Returns `true` if no domain of a size has ranks of both meshes.
 pub(crate) fn are_apart(a: &Mesh, b: &Mesh, domain: usize) -> bool {
     let ends = |mesh: &Mesh| [mesh.min_rank() / domain, (mesh.world_size() - 1) / domain];

@@ -31,8 +31,7 @@ use reshard_layout::{AxisStride, Modes};
 use smallvec::SmallVec;
 
 use crate::Error;
-use crate::model::network::are_apart;
-use crate::model::network::is_hierarchical;
+use crate::model::network::{are_apart, is_linear};
 use crate::regions::grid::Grid;
 use crate::regions::intersection::{Intersection, Share};
 use reshard_sharding::internal::{digit, set_digit};
@@ -112,14 +111,9 @@ fn order(mesh: &Mesh, rank: usize) -> usize {
     if mesh.rank_table().is_none() { rank } else { mesh.position(rank).unwrap_or(rank) }
 }
 
-/// Returns `true` if ranks are sums over digits.
-fn adds_up(mesh: &Mesh) -> bool {
-    mesh.rank_table().is_none() && !is_hierarchical(mesh)
-}
-
 /// Returns the rank at a coordinate, or its index where that is not a sum over digits.
 fn place_at(mesh: &Mesh, c: &[usize]) -> usize {
-    if adds_up(mesh) {
+    if is_linear(mesh) {
         mesh.rank_at(c).expect("digits are below their radix")
     } else {
         mesh.axes().iter().zip(c).fold(0, |i, (a, &x)| i * a.size() + x)
@@ -234,7 +228,7 @@ impl Lines {
         let of_regions: i64 = self.dims.iter().zip(regions).map(|(dim, &i)| dim.offsets[i]).sum();
         let place = (of_regions + self.owner_offsets[number]) as usize;
         let rank = || mesh.coordinate_at(place).and_then(|c| mesh.rank_at(&c));
-        if adds_up(mesh) { place } else { rank().expect("it is an index of the mesh") }
+        if is_linear(mesh) { place } else { rank().expect("it is an index of the mesh") }
     }
 
     /// Returns the ranks that hold these regions of the source, in their order.

@@ -23,6 +23,7 @@ use reshard_layout::{AxisStride, Mode, Modes};
 use smallvec::SmallVec;
 
 use crate::Error;
+use crate::model::network::is_linear;
 use crate::regions::grid::Grid;
 use crate::regions::intersection::Intersection;
 use crate::regions::table::{ByAnchor, Met, Table};
@@ -186,11 +187,6 @@ impl HeldByRank {
         let at = first(peer).filter(|&first| first > i64::MIN)?;
         (first(rank) == Some(at)).then(|| &self.regions[(peer - self.low) * self.dims..][..self.dims])
     }
-}
-
-/// Returns `true` if ranks are linear in the coordinates of a mesh.
-fn is_linear(mesh: &Mesh) -> bool {
-    mesh.rank_table().is_none() && mesh.axes().iter().all(|a| a.layout().flat().len() <= 1)
 }
 
 /// Returns the distance of ranks from one value of a digit to the next.

@@ -82,7 +82,7 @@ pub(super) trait Visitor {
     fn wants(&mut self, step: &Cost, at_best: Packed) -> bool;
     /// Receives a transition that costs at least `least`; `exactly` computes its cost on demand.
     ///
-    /// It takes a predicate, and may return a smaller cost for which that is true.
+    /// It takes a predicate. If that is true of the cost of the receivers alone, it may return that.
     fn visit(
         &mut self,
         next: Packed,
