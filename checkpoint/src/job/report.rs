@@ -107,18 +107,10 @@ impl TensorReport {
     /// Returns the report of a tensor that was exchanged and verified.
     pub(crate) fn new(tensor: &Move<'_>, plan: &Plan, received_bytes: u64) -> Self {
         Self {
-            name: tensor.tensor.name.clone(),
-            shape: tensor.tensor.shape.clone(),
-            dtype: tensor.tensor.dtype.to_string(),
-            from: tensor.from.to_string(),
-            to: tensor.to.to_string(),
-            fallback_reason: tensor.replicated.clone(),
             steps: plan.steps().len(),
             received_bytes,
             lower_bound_bytes: plan.lower_bound_bytes(),
-            overflowed: 0,
-            verified: true,
-            bytes: tensor.tensor.byte_len(),
+            ..Self::offline(tensor, true, 0)
         }
     }
 }

@@ -202,7 +202,6 @@ pub(crate) fn received_by_rank(q: &Question<'_>, steps: &[Step]) -> Result<Vec<u
             Action::ReduceScatter(Moves::Regions(regions), reduction)
             | Action::OrderedReduce(Moves::Regions(regions), reduction) => {
                 let others: u64 = reduction.modes.iter().map(|m| m.extent as u64).product::<u64>() - 1;
-                let mesh = step.before.mesh();
                 for (i, numel) in local_numels(&regions.to)?.into_iter().enumerate() {
                     let rank = mesh.coordinate_at(i).and_then(|c| mesh.rank_at(&c));
                     if let Some(rank) = rank {
@@ -211,7 +210,6 @@ pub(crate) fn received_by_rank(q: &Question<'_>, steps: &[Step]) -> Result<Vec<u
                 }
             }
             Action::AllReduce(reduction) => {
-                let mesh = step.before.mesh();
                 let size = |m: &Mode<AxisStride>| m.extent as usize;
                 let g: usize = reduction.modes.iter().map(size).product();
                 for (i, numel) in local_numels(&step.before)?.into_iter().enumerate() {

@@ -9,7 +9,6 @@ use smallvec::SmallVec;
 use crate::Error;
 use crate::model::exchange::{Direction, Messages, Worst};
 use crate::model::load::{LevelTraffic, Span, StepTraffic, Traffic, Volume, all_terms};
-use crate::model::network::are_apart;
 use crate::model::totals::Cost;
 use crate::model::{Level, MinTraffic};
 use crate::op::StepOp;
@@ -125,7 +124,7 @@ impl Question<'_> {
         let model = self.network.model;
         let one_level = model.levels().len() == 1;
         // Between meshes that share no domain, all data crosses the outermost level.
-        let is_outer = !one_level && !model.is_custom() && self.is_apart(&regions);
+        let is_outer = !one_level && !model.is_custom() && regions.is_apart();
         let cost_us = |bytes: u64, peers: usize| {
             let mut traffic: Traffic = SmallVec::from_elem(LevelTraffic::default(), model.levels().len() - 1);
             traffic.push(LevelTraffic { bytes: bytes as f64, peers });
@@ -166,12 +165,6 @@ impl Question<'_> {
             proposed.least_us = 0.0;
         }
         Ok(proposed)
-    }
-
-    /// Returns `true` if no domain of the network has ranks of both meshes.
-    fn is_apart(&self, of: &Intersection) -> bool {
-        let domain = self.network.model.levels().iter().filter_map(|l| l.ranks).max();
-        !of.one_mesh() && domain.is_some_and(|domain| are_apart(of.from.mesh(), of.to.mesh(), domain))
     }
 
     /// Returns the exchange of the regions of one mesh that are split among replicas.

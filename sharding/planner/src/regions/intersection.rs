@@ -26,6 +26,7 @@ use smallvec::SmallVec;
 
 use crate::Error;
 use crate::model::Level;
+use crate::model::network::are_apart;
 use crate::regions::grid::Grid;
 use crate::regions::lines::Lines;
 use crate::regions::partition::Partition;
@@ -191,6 +192,12 @@ impl Intersection {
     /// Returns `true` if both shardings are on one mesh.
     pub(crate) fn one_mesh(&self) -> bool {
         self.from.mesh() == self.to.mesh()
+    }
+
+    /// Returns `true` if no domain of the network has ranks of both sides.
+    pub(crate) fn is_apart(&self) -> bool {
+        let domain = self.domain_sizes.iter().copied().max().unwrap_or(1);
+        !self.one_mesh() && are_apart(self.from.mesh(), self.to.mesh(), domain)
     }
 
     /// Returns the rank that sends these regions of the source to `receiver`; `None` if others get them.

@@ -31,7 +31,7 @@ use reshard_layout::{AxisStride, Modes};
 use smallvec::SmallVec;
 
 use crate::Error;
-use crate::model::network::{are_apart, is_linear};
+use crate::model::network::is_linear;
 use crate::regions::grid::Grid;
 use crate::regions::intersection::{Intersection, Share};
 use reshard_sharding::internal::{digit, set_digit};
@@ -111,13 +111,10 @@ fn order(mesh: &Mesh, rank: usize) -> usize {
     if mesh.rank_table().is_none() { rank } else { mesh.position(rank).unwrap_or(rank) }
 }
 
-/// Returns the rank at a coordinate, or its index where that is not a sum over digits.
+/// Returns the rank at a coordinate, or its position where that is not a sum over digits.
 fn place_at(mesh: &Mesh, c: &[usize]) -> usize {
-    if is_linear(mesh) {
-        mesh.rank_at(c).expect("digits are below their radix")
-    } else {
-        mesh.axes().iter().zip(c).fold(0, |i, (a, &x)| i * a.size() + x)
-    }
+    let rank = mesh.rank_at(c).expect("digits are below their radix");
+    if is_linear(mesh) { rank } else { mesh.position(rank).expect("it is a rank of the mesh") }
 }
 
 /// Regions, one of every dim.
@@ -203,8 +200,7 @@ impl Lines {
         let owner_offsets = (0..size(&owners)).map(|number| place(&mut |c| set_number(&owners, c, number)));
         let owner_offsets = owner_offsets.collect();
         let lines = Lines { dims, owners, owner_offsets, order: Order::Listed(BTreeMap::new()) };
-        let domain = of.domain_sizes().iter().copied().max().unwrap_or(1);
-        let is_apart = are_apart(mesh, to.mesh(), domain);
+        let is_apart = of.is_apart();
         if !is_apart && of.expected_messages(lines.dims.iter().map(|dim| dim.of_target.as_slice())) > LISTED {
             return Ok(None);
         }
@@ -228,7 +224,7 @@ impl Lines {
         let of_regions: i64 = self.dims.iter().zip(regions).map(|(dim, &i)| dim.offsets[i]).sum();
         let place = (of_regions + self.owner_offsets[number]) as usize;
         let rank = || mesh.coordinate_at(place).and_then(|c| mesh.rank_at(&c));
-        if is_linear(mesh) { place } else { rank().expect("it is an index of the mesh") }
+        if is_linear(mesh) { place } else { rank().expect("it is a position in the mesh") }
     }
 
     /// Returns the ranks that hold these regions of the source, in their order.
