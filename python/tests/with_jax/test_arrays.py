@@ -246,7 +246,9 @@ def test_what_no_program_carries_goes_from_device_to_device() -> None:
     mesh = device_mesh({"a": 4, "b": 6})
     whole = np.arange(48 * 48, dtype=np.float32).reshape(48, 48)
     pairs = unlike(mesh, whole.shape)
-    assert len(pairs) == 14
+    # Sizes that do not divide each other. Four of these send the same blocks everywhere if one replica answers all
+    # requests, but the plan shares the requests out, so that no rank sends more messages than another.
+    assert len(pairs) == 18
     for before, after in pairs if len(sampled(pairs)) == len(pairs) else sampled(pairs):
         x = put(mesh, before, whole)
         assert_holds(rj.reshard(x, after, planner=BYTES), whole)
