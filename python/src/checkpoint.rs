@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PySlice, PyTuple};
-use reshard_checkpoint::{Checkpoint, Fusion, OutputFormat, PlacementSpec, ReshardOptions, diff};
+use reshard_checkpoint::{Checkpoint, Fusion, Key, OutputFormat, PlacementSpec, ReshardOptions, diff};
 use reshard_kernels::DType;
 use reshard_sharding::{Interval, Region};
 
@@ -219,6 +220,25 @@ impl PyCheckpoint {
     #[getter]
     fn non_tensors(&self) -> Vec<String> {
         self.checkpoint.objects().iter().map(|object| object.name().to_owned()).collect()
+    }
+
+    /// The keys of every entry in nested dicts and lists, by its name: texts, and indices of lists.
+    ///
+    /// It lacks entries of which only the name is known.
+    #[getter]
+    fn paths<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let tensors = self.checkpoint.tensors().iter().map(|tensor| (tensor.name(), tensor.path()));
+        let objects = self.checkpoint.objects().iter().map(|object| (object.name(), object.path()));
+        let all = PyDict::new(py);
+        for (name, path) in tensors.chain(objects) {
+            let Some(path) = path else { continue };
+            let keys = path.iter().map(|key| match key {
+                Key::Text(text) => text.into_bound_py_any(py),
+                Key::Index(index) => index.into_bound_py_any(py),
+            });
+            all.set_item(name, PyTuple::new(py, keys.collect::<PyResult<Vec<_>>>()?)?)?;
+        }
+        Ok(all)
     }
 
     /// The bytes of an entry that is not a tensor, as `torch.save` wrote them.

@@ -90,6 +90,10 @@ def test_what_is_no_tensor_has_bytes():
     data = Path(__file__).parents[2] / "checkpoint" / "tests" / "data"
     opened = reshard.open_checkpoint(data / "dcp")
     assert "step" in opened.non_tensors
+    assert opened.paths["step"] == ("step",) and opened.paths["model.cube"] == ("model", "cube")
+    assert opened.paths["optimizer.state.0.name"] == ("optimizer", "state", 0, "name")
+    assert set(opened.paths) == set(opened.names) | set(opened.non_tensors)
+    assert reshard.open_checkpoint(data / "state.safetensors").paths == {}
     for name in opened.non_tensors:
         made = opened.object(name)
         assert type(made) is bytes and made.startswith(b"PK")

@@ -1,13 +1,15 @@
 """Checkpoints from and into DTensors, and a `StorageReader` for `torch.distributed.checkpoint`."""
 
+import io
 import os
+import pickle
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint import StorageReader
-from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, Metadata, TensorProperties, TensorStorageMetadata
+from torch.distributed.checkpoint.metadata import BytesStorageMetadata, ChunkStorageMetadata, Metadata, TensorProperties, TensorStorageMetadata
 from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, LoadPlanner
 from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
 from torch.distributed.tensor._dtensor_spec import DTensorSpec, ShardOrderEntry
@@ -15,7 +17,7 @@ from torch.futures import Future
 
 from reshard import Planner, ReshardError
 from reshard._buffers import lend
-from reshard._refusals import counted, refused
+from reshard._refusals import counted, refused, said
 from reshard.checkpoint import Checkpoint, _write_pairs, open_checkpoint
 
 from reshard.torch.agreed import agree, digest, ranks_of, tensors_on, world
@@ -28,25 +30,34 @@ from reshard.torch.specs import mesh, sharding
 Path = str | os.PathLike[str]
 
 
-def load(path: Path | Checkpoint, state: Mapping[str, Any], *, only_tensors: bool = False, planner: Planner | None = None) -> int:
-    """Fills the tensors of a state from a checkpoint; returns the bytes that this rank has read.
+def load(
+    path: Path | Checkpoint, state: Mapping[str, Any], *, only_tensors: bool = False, trusted: bool = False, planner: Planner | None = None
+) -> int:
+    """Loads a state from a checkpoint; returns the bytes that this rank has read.
 
     The checkpoint may have any format that the package opens. The state may be nested; names are those of
-    `torch.distributed.checkpoint`, such as `model.layers.0.w`.
-    All names, shapes and types are compared before anything is filled. Entries other than tensors are
-    rejected, or left as they are with `only_tensors`.
+    `torch.distributed.checkpoint`, such as `model.layers.0.w`. Tensors are filled in place. Objects, the
+    entries that are not tensors, are replaced in their dict or list; `only_tensors` leaves them as they are.
+    A tuple is one object. All names, shapes and types are compared, and all objects unpickled, before
+    anything is changed.
+
+    Objects are unpickled by `torch.load` with `weights_only=True`, which rejects other classes than those of
+    `torch.serialization.add_safe_globals`. `trusted=True` accepts any class: such an object can run any code.
 
     Each byte of a DTensor is read by one rank and reaches the others by a plan, so replicas are read once. A
-    plain tensor is read whole by every rank. All ranks call it with the same names in the same order, and see
-    the same files.
+    plain tensor or an object is read whole by every rank. All ranks call it with the same names of tensors in
+    the same order, and see the same files; the objects may differ by rank.
 
     Errors: `ReshardError` for names that the checkpoint does not have, for other shapes or types, for tensors
-    without memory, with overlapping elements or inside of entries of other types, and for a state without a
-    tensor. Nothing is filled then. An error of one rank about DTensors is raised on all of their ranks.
+    that are objects in the checkpoint or the reverse, for tensors without memory or with overlapping elements,
+    for objects that cannot be unpickled or are in immutable mappings, and for a state without an entry. With
+    `only_tensors`: also for tensors inside of objects, and for a state without a tensor. Nothing is changed
+    then. An error of one rank is raised on all ranks of its DTensors.
     """
     refusal: Exception | None = None
     wanted: dict[str, torch.Tensor] = {}
     found: list[Entry] = []
+    replacements: list[tuple[Entry, Any]] = []
     try:
         # If the state cannot be walked to its end, the ranks of the tensors found so far have to learn of the
         # error.
@@ -55,10 +66,12 @@ def load(path: Path | Checkpoint, state: Mapping[str, Any], *, only_tensors: boo
         wanted = {entry.name: entry.value for entry in found if isinstance(entry.value, torch.Tensor)}
         opened = path if isinstance(path, Checkpoint) else open_checkpoint(path)
         before = opened.bytes_read
-        _check_wanted(opened, wanted, [entry for entry in found if entry.name not in wanted], only_tensors)
+        _check_wanted(opened, found, only_tensors)
+        if not only_tensors:
+            replacements = _unpickled(opened, [entry for entry in found if entry.name not in wanted], trusted)
     except Exception as error:
         refusal = error
-    # Errors of plain tensors concern this rank only.
+    # Errors of plain tensors and of objects on ranks without a DTensor concern this rank only.
     groups = [ranks_of(entry.value.device_mesh) for entry in found if isinstance(entry.value, DTensor)]
     agree("loading", refusal, groups, _said(wanted))
     chosen = planner or default_planner()
@@ -68,6 +81,8 @@ def load(path: Path | Checkpoint, state: Mapping[str, Any], *, only_tensors: boo
             why = _filled(opened, name, tensor, chosen)
             failed = failed or why
     agree("loading", failed, groups, {})
+    for entry, value in replacements:
+        entry.replace(value)
     return opened.bytes_read - before
 
 
@@ -84,31 +99,86 @@ def _lost_within(objects: list[Entry]) -> tuple[str, str] | None:
     return "object", f"tensors are inside entries that are not tensors, and would be lost: {listed(within)}; put them in dicts or lists"
 
 
-def _check_wanted(opened: Checkpoint, wanted: dict[str, torch.Tensor], objects: list[Entry], only_tensors: bool) -> None:
-    """Rejects the tensors that the checkpoint cannot fill, with all problems in one message."""
+def _check_wanted(opened: Checkpoint, found: list[Entry], only_tensors: bool) -> None:
+    """Rejects the entries that the checkpoint cannot fill or replace, with all problems in one message."""
+    wanted = {entry.name: entry.value for entry in found if isinstance(entry.value, torch.Tensor)}
+    objects = [entry for entry in found if entry.name not in wanted]
+    replaced = [] if only_tensors else objects
     non_tensors = set(opened.non_tensors)
-    missing = [name for name in wanted if name not in opened and name not in non_tensors]
-    no_tensors = [name for name in wanted if name in non_tensors]
     problems = []
-    if missing:
-        many = "tensor" if len(missing) == 1 else f"{counted(len(missing), 'tensor')}:"
-        problems.append(("no_such_tensor", f"the checkpoint has no {many} {listed(missing)}"))
-    if no_tensors:
-        problems.append(("object", f"not tensors in the checkpoint but objects, which are not read: {listed(no_tensors)}"))
-    if objects and not only_tensors:
-        names = listed([entry.name for entry in objects])
-        problems.append(("object", f"not tensors in the state: {names}; only_tensors=True leaves them as they are"))
-    elif (within := _lost_within(objects)) is not None:
+    if (missing := _missing(opened, non_tensors, [entry for entry in found if entry.name in wanted or not only_tensors])) is not None:
+        problems.append(missing)
+    if no_tensors := [name for name in wanted if name in non_tensors]:
+        problems.append(("object", f"tensors in the state but objects in the checkpoint: {listed(no_tensors)}"))
+    if no_objects := [entry.name for entry in replaced if entry.name in opened]:
+        problems.append(("object", f"objects in the state but tensors in the checkpoint: {listed(no_objects)}; give tensors of their shapes"))
+    if fixed := [entry.name for entry in replaced if not entry.is_replaceable]:
+        problems.append(("object", f"objects are in mappings that cannot be changed: {listed(fixed)}; put them in dicts"))
+    if only_tensors and (within := _lost_within(objects)) is not None:
         problems.append(within)
-    fit = [(name, tensor) for name, tensor in wanted.items() if name in opened]
-    unfit = [why for name, tensor in fit if (why := _unfit(opened, name, tensor))]
+    unfit = [why for name, tensor in wanted.items() if name in opened and (why := _unfit(opened, name, tensor))]
     problems += unfit[:10]
     if len(unfit) > 10:
         problems.append(("shape", f"{len(unfit) - 10} more tensors do not fit"))
-    if not wanted:
+    if not wanted and not replaced:
         problems.append(("no_tensor", "the state has no tensor to fill"))
     if problems:
         raise refused(problems[0][0], "; ".join(message for _, message in problems))
+
+
+def _missing(opened: Checkpoint, non_tensors: set[str], wanted: list[Entry]) -> tuple[str, str] | None:
+    """Returns the error for entries of which the checkpoint does not have the name, or None."""
+    missing = [entry for entry in wanted if entry.name not in opened and entry.name not in non_tensors]
+    if not missing:
+        return None
+    tensors = sum(isinstance(entry.value, torch.Tensor) for entry in missing)
+    if 0 < tensors < len(missing):
+        many = f"{len(missing)} entries:"
+    else:
+        noun = "tensor" if tensors else "object"
+        many = noun if len(missing) == 1 else f"{counted(len(missing), noun)}:"
+    instead = "" if tensors == len(missing) else "; only_tensors=True leaves objects as they are"
+    names = listed([entry.name for entry in missing])
+    return "no_such_tensor" if tensors else "no_such_object", f"the checkpoint has no {many} {names}{instead}"
+
+
+def _unpickled(opened: Checkpoint, objects: list[Entry], trusted: bool) -> list[tuple[Entry, Any]]:
+    """Returns the values of objects from a checkpoint; raises all problems as one message."""
+    made: list[tuple[Entry, Any]] = []
+    problems: list[tuple[str, str]] = []
+    unsafe: list[str] = []
+    broken: list[str] = []
+    for entry in objects:
+        try:
+            archive = io.BytesIO(opened.object(entry.name))
+        except ReshardError as error:
+            problems.append((str(error.kind), str(error)))
+            continue
+        try:
+            made.append((entry, torch.load(archive, weights_only=not trusted, mmap=False)))
+        except pickle.UnpicklingError as error:
+            (broken if trusted else unsafe).append(f"{entry.name} ({_reason(error)})")
+        except Exception as error:
+            broken.append(f"{entry.name} ({said(error)})")
+    if len(problems) > 10:
+        problems[10:] = [("object", f"{counted(len(problems) - 10, 'more object')} cannot be read")]
+    if problems:
+        problems.append(("object", "only_tensors=True leaves objects as they are"))
+    if unsafe:
+        problems.append(("pickle", f"rejected by torch.load with weights_only=True: {listed(unsafe)}; trusted=True accepts any class, and runs its code"))
+    if broken:
+        problems.append(("pickle", f"cannot be unpickled: {listed(broken)}"))
+    if problems:
+        raise refused(problems[0][0], "; ".join(message for _, message in problems))
+    return made
+
+
+def _reason(error: pickle.UnpicklingError) -> str:
+    """Returns the reason in PyTorch's error, without its advice."""
+    for line in map(str.strip, str(error).splitlines()):
+        if line and not line.startswith(("Weights only load failed", "(1)", "(2)", "Check the documentation")):
+            return line.removeprefix("WeightsUnpickler error: ").partition(". ")[0][:300]
+    return said(error)
 
 
 def _unfit(opened: Checkpoint, name: str, tensor: torch.Tensor) -> tuple[str, str] | None:
@@ -342,6 +412,9 @@ class Reader(StorageReader):
     """Reads checkpoints of every supported format for `torch.distributed.checkpoint.load`.
 
     >>> torch.distributed.checkpoint.load(state, storage_reader=Reader("model.safetensors"))
+
+    Entries that are not tensors are passed to PyTorch's planner as their bytes. The default planner unpickles
+    them with `weights_only=False`, which can run any code; `reshard.torch.load` does not.
     """
 
     def __init__(self, path: Path) -> None:
@@ -358,14 +431,16 @@ class Reader(StorageReader):
         return self._opened.bytes_read
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
-        """Returns the metadata from the headers, with every tensor as one chunk."""
+        """Returns the metadata from the headers, with every tensor as one chunk, and the path of every name."""
         found: dict[str, Any] = {}
         for tensor in self._opened.tensors:
             size = torch.Size(tensor.shape)
             chunk = ChunkStorageMetadata(offsets=torch.Size([0] * len(size)), sizes=size)
             found[tensor.name] = TensorStorageMetadata(TensorProperties(dtype=_torch_dtype(tensor.dtype)), size, [chunk])
+        found |= {name: BytesStorageMetadata() for name in self._opened.non_tensors}
         # PyTorch's planner for states that do not exist yet looks up the path of each name.
-        return Metadata(found, planner_data={name: (name,) for name in found})
+        paths = self._opened.paths
+        return Metadata(found, planner_data={name: paths.get(name, (name,)) for name in found})
 
     def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         """Does nothing."""
@@ -379,10 +454,11 @@ class Reader(StorageReader):
         return plans
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
-        """Reads exactly the requested region of every tensor."""
+        """Reads exactly the requested region of every tensor, and the bytes of objects."""
         for item in plan.items:
             if item.type == LoadItemType.BYTE_IO:
-                raise refused("object", f"{item.storage_index.fqn} is not a tensor and cannot be read")
+                planner.load_bytes(item, io.BytesIO(self._opened.object(item.storage_index.fqn)))
+                continue
             target = planner.resolve_tensor(item).detach()
             region = [slice(start, start + length) for start, length in zip(item.storage_offsets, item.lengths, strict=True)]
             read = self._opened.read(item.storage_index.fqn, region)

@@ -12,7 +12,7 @@ import collections
 import itertools
 import sys
 import types
-from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, MutableSequence, Sequence, Set
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -32,16 +32,27 @@ _MOST_NAMES = 10
 
 @dataclass
 class Entry:
-    """A value of a state: its dotted name, and its position in a copy of the nesting."""
+    """A value of a state: its dotted name, and its position in the state and in a copy of the nesting."""
 
     name: str
     value: Any
     container: dict[Any, Any] | list[Any]
     key: Any
+    origin: Mapping[Any, Any] | list[Any]
 
     def put(self, value: Any) -> None:
         """Puts a value at this position in the copy."""
         self.container[self.key] = value
+
+    @property
+    def is_replaceable(self) -> bool:
+        """True if the state itself accepts another value at this position."""
+        return isinstance(self.origin, MutableMapping | MutableSequence)
+
+    def replace(self, value: Any) -> None:
+        """Puts a value at this position of the state itself."""
+        assert isinstance(self.origin, MutableMapping | MutableSequence)
+        self.origin[self.key] = value
 
 
 def entries(state: Mapping[Any, Any]) -> Iterator[Entry]:
@@ -109,7 +120,7 @@ def _walked(
             copy[key] = []
             yield from _walked(value, below, copy[key], visits)
         else:
-            yield below, Entry(".".join(map(str, below)), value, copy, key)
+            yield below, Entry(".".join(map(str, below)), value, copy, key, state)
 
 
 def _is_entered(items: list[Any], known: dict[int, bool], depth: int) -> bool:

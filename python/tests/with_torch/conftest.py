@@ -20,6 +20,11 @@ def _ranks(size: int) -> Ranks:
 
 
 @pytest.fixture
+def two() -> Ranks:
+    return _ranks(2)
+
+
+@pytest.fixture
 def four() -> Ranks:
     return _ranks(4)
 

@@ -176,7 +176,7 @@ def test_all_that_is_missing_is_listed_and_nothing_is_filled(tmp_path: pathlib.P
     unchanged(zeros | {"model": {"w": torch.zeros(8, 4, dtype=torch.float64)}}, "dtype", "model.w is torch.float64, but f32")
     unchanged(zeros | {"model": {"w": torch.zeros(8, 4, device="meta")}}, "device", "model.w cannot be filled", "meta")
     unchanged(zeros | {"model": {"w": torch.zeros(8, 1).expand(8, 4)}}, "strides", "model.w cannot be filled")
-    unchanged(zeros | {"step": 3, "betas": (torch.zeros(1), 2)}, "object", "step, betas", "only_tensors=True")
+    unchanged(zeros | {"step": 3, "betas": (torch.zeros(1), 2)}, "no_such_object", "2 objects: step, betas", "only_tensors=True")
     unchanged(zeros | {"step": 3, "betas": (torch.zeros(1), 2)}, "object", "would be lost: betas;", only_tensors=True)
     unchanged(zeros | {"model": {"w": torch.zeros(16).as_strided((8, 4), (1, 1))}}, "strides", "model.w cannot be filled", "share memory")
     unchanged(zeros | {"model": {"w": torch.zeros(64).as_strided((8, 4), (3, 5))}}, "strides", "model.w cannot be filled", "share memory")
