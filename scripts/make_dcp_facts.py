@@ -7,7 +7,7 @@ It needs PyTorch, NumPy and safetensors, and no GPU. The tests read its output, 
 Every rank has a separate part of numbers that are all different, so a misplaced part never equals the right
 one.
 """
-import math, os, shutil, sys, traceback, warnings
+import argparse, collections, math, os, shutil, sys, traceback, warnings
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +17,10 @@ import torch.distributed.checkpoint as dcp
 from safetensors.torch import save_file
 from torch.distributed._shard.sharded_tensor import Shard as LocalShard, init_from_local_shards
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 from torch.distributed.tensor.placement_types import _StridedShard
 
 warnings.filterwarnings("ignore")
@@ -146,6 +148,63 @@ def distributed(to):
     truth(to / "dcp_safetensors.safetensors", {name: wholes[name] for name in names})
 
 
+def by_rank(to):
+    """Writes files of ranks by torch.save, as trainers with FSDP do: DTensors, replicas, and states of a rank."""
+    rows, replica = numbers(F32, 5, 4), numbers(BF16, 3)
+    linear = torch.nn.Linear(4, 6, bias=False)
+    linear.weight.data.copy_(numbers(F32, 6, 4))
+    whole = linear.weight.detach().clone()
+
+    def write(rank):
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+        # FSDP over tensor parallelism: strided shards that stand for an order of mesh dims.
+        parallelize_module(linear, mesh["tp"], ColwiseParallel())
+        fully_shard(linear, mesh=mesh["dp"])
+        state = {name: shard(whole, mesh, placements) for name, (whole, placements) in SHARDED.items()}
+        state |= linear.state_dict() | {"rows": shard(rows, mesh["dp"], [Shard(0)]), "replica": replica, "step": 3}
+        torch.save(state, to / f"model_world_size_4_rank_{rank}.pt")
+        extra = {"rng": {"cpu": torch.tensor([rank, 7]), "python": (3, (rank, 1), None)}, "epoch": 2}
+        torch.save(extra, to / f"extra_state_world_size_4_rank_{rank}.pt")
+
+    to.mkdir()
+    on_ranks(4, write)
+    truth(to.with_suffix(".safetensors"), {
+        **{f"model.{name}": tensor for name, (tensor, _) in SHARDED.items()},
+        "model.weight": whole, "model.rows": rows, "model.replica": replica,
+        **{f"extra_state.rank_{rank}.rng.cpu": torch.tensor([rank, 7]) for rank in range(4)},
+    })
+
+
+class Config:
+    """A class that no reader knows."""
+
+    def __init__(self, **attributes):
+        self.__dict__.update(attributes)
+
+
+class Stack(list):
+    """A list of a class that no reader knows."""
+
+
+def trainer(to):
+    """Writes everything of a training run in one file: with lists, tuples, and objects of unknown classes."""
+    weight, moment = numbers(F32, 2, 3), numbers(F32, 3)
+    state = {
+        "model": {"weight": weight},
+        "optimizer": {"state": {0: {"step": torch.tensor(5.0), "exp_avg": moment}},
+                      "param_groups": [{"lr": 0.5, "betas": (0.9, 0.95), "params": [0, 1]}]},
+        "args": argparse.Namespace(lr=0.5, dtype=torch.bfloat16), "config": Config(dim=3, names=["a"]),
+        "around": Config(inner=[Config(weight=weight)]), "stack": Stack([1, 2]), "stacked": Stack([moment]),
+        "counts": collections.Counter("aab"), "numpy": np.random.RandomState(0).get_state(), "empty": {}, "numbers": [1, [2, 3]],
+        "pair": (weight, 1), "deep": [[[moment]], [4]],
+    }
+    torch.save(state, to / "trainer.pt")
+    truth(to / "trainer.safetensors", {
+        "model.weight": weight, "optimizer.state.0.step": torch.tensor(5.0), "optimizer.state.0.exp_avg": moment,
+        "pair.0": weight, "deep.0.0.0": moment,
+    })
+
+
 def saved(to):
     """Writes by torch.save: parts of one storage, in any order; parameters; types without a typed storage."""
     base = numbers(F32, 4, 6)
@@ -213,6 +272,8 @@ if __name__ == "__main__":
     target.mkdir(parents=True)
     os.chdir(target)
     distributed(Path("."))
+    by_rank(Path("ranks"))
+    trainer(Path("."))
     saved(Path("."))
     numpy(Path("."))
     (target / "made_by").write_text(f"PyTorch {torch.__version__}, NumPy {np.__version__}\n")

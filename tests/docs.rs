@@ -93,6 +93,7 @@ fn every_file_that_a_page_names_is_there() {
         "CONTRIBUTING.md",
         "docs/c.md",
         "docs/calls.md",
+        "docs/checkpoint_files.md",
         "docs/checkpoints.md",
         "docs/design.md",
         "docs/engines.md",

@@ -30,6 +30,9 @@ pub struct ReshardJob {
     /// It is a `.safetensors` file, a folder with an index, an earlier job's output, or a file of PyTorch or
     /// NumPy.
     pub input: Option<PathBuf>,
+    /// A TOML file that describes the files of the input, if they do not: see
+    /// [`SourceSpec`](crate::SourceSpec).
+    pub source: Option<PathBuf>,
     /// The mesh to shard over, like `dp=2,tp=4`; default: the input's mesh.
     pub mesh: Option<String>,
     /// The source sharding of an input of whole tensors; default: replicated.
@@ -88,6 +91,7 @@ impl Default for ReshardJob {
     fn default() -> Self {
         Self {
             input: None,
+            source: None,
             mesh: None,
             from: None,
             to: None,

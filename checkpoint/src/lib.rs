@@ -71,6 +71,7 @@ pub use job::resharding::{ReshardOptions, reshard};
 pub use job::{Engine, OutputFormat, ReshardJob};
 pub use model::checkpoint::{Checkpoint, Tensor};
 pub use model::objects::{Key, Object};
+pub use open::source::SourceSpec;
 pub use reading::loading::{ReadModel, ShardLoad};
 pub use select::fusion::Fusion;
 pub use select::spec::PlacementSpec;

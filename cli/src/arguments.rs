@@ -3,7 +3,10 @@
 //! A request names them as fields, so that it still knows all its keys; the subcommand flattens each into its flags, and
 //! where the general help text would mislead, overrides it (`mut_arg`).
 
+use std::path::{Path, PathBuf};
+
 use clap::Args;
+use reshard_checkpoint::{Checkpoint, SourceSpec};
 use reshard_sharding::Mesh;
 use reshard_sharding::notation::inlined_mesh;
 use serde::Deserialize;
@@ -30,6 +33,29 @@ pub(crate) struct MeshArg {
     /// Mesh, like dp=2,tp=4, or x=2,y=2@[1,2,3,0] with an explicit rank order
     #[arg(long)]
     pub(crate) mesh: Option<String>,
+}
+
+/// `--source`.
+#[derive(Clone, Debug, Default, Args)]
+#[group(skip)]
+pub(crate) struct SourceArg {
+    /// TOML file that describes input files which do not describe their parts: [source] with files, mesh and
+    /// placements
+    #[arg(long, value_name = "FILE")]
+    pub(crate) source: Option<PathBuf>,
+}
+
+impl SourceArg {
+    /// Opens a checkpoint, by its source if there is one.
+    pub(crate) fn open(&self, path: &Path) -> Result<Checkpoint, CliError> {
+        let opened = match &self.source {
+            None => Checkpoint::open(Some(path)),
+            Some(source) => {
+                SourceSpec::read(source).and_then(|source| Checkpoint::open_source(path, &source))
+            }
+        };
+        opened.map_err(|error| CliError::from(&error))
+    }
 }
 
 /// `--shape`.

@@ -11,7 +11,7 @@ use reshard_draw::{Limits, Page, Scene, Section};
 use reshard_layout::internal::counted;
 use serde::Serialize;
 
-use super::arguments::Format;
+use super::arguments::{Format, SourceArg};
 use super::console::{Console, WIDEST};
 use super::error::{CliError, printable};
 use super::pictures::PictureArgs;
@@ -22,6 +22,8 @@ pub(crate) struct InspectArgs {
     /// Checkpoint: a .safetensors file, a folder with model.safetensors.index.json, the output of an earlier
     /// run, a PyTorch distributed checkpoint, or a file of torch.save or NumPy (.npy, .npz)
     path: PathBuf,
+    #[command(flatten)]
+    source: SourceArg,
     #[command(flatten)]
     pub(crate) pictures: PictureArgs,
     #[command(flatten)]
@@ -61,7 +63,7 @@ struct Row {
 
 /// Opens and prints; reads headers only.
 pub(crate) fn run(args: &InspectArgs, console: &mut Console<'_>) -> Result<(), CliError> {
-    let checkpoint = Checkpoint::open(Some(&args.path)).map_err(|error| CliError::from(&error))?;
+    let checkpoint = args.source.open(&args.path)?;
     if !args.pictures.show(|| Ok(scene(&checkpoint, args)), args.format.json, console)? {
         return Ok(());
     }
@@ -95,7 +97,7 @@ const MOST_SHARDINGS: usize = 12;
 
 /// Makes the page of a checkpoint.
 pub(crate) fn page(args: &InspectArgs) -> Result<Page, CliError> {
-    let checkpoint = Checkpoint::open(Some(&args.path)).map_err(|error| CliError::from(&error))?;
+    let checkpoint = args.source.open(&args.path)?;
     let mut shown: Vec<&reshard_sharding::Sharding> = Vec::new();
     let mut scenes = Vec::new();
     for tensor in checkpoint.tensors() {

@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use reshard_checkpoint::{Engine, JobReport, OutputFormat, ReshardJob};
 
 use super::arguments::Format;
-use super::arguments::MeshArg;
+use super::arguments::{MeshArg, SourceArg};
 use super::console::Console;
 use super::error::{CliError, Exit};
 use progress::Screen;
@@ -38,6 +38,8 @@ pub(crate) struct RunArgs {
     /// an earlier run, a PyTorch distributed checkpoint, or a file of torch.save or NumPy (.npy, .npz)
     /// [default: a small generated transformer block]
     input: Option<PathBuf>,
+    #[command(flatten)]
+    source: SourceArg,
     #[command(flatten)]
     mesh: MeshArg,
     /// Sharding of an input of whole tensors [default: replicated]
@@ -165,6 +167,7 @@ impl RunArgs {
     fn job(&self) -> ReshardJob {
         ReshardJob {
             input: self.input.clone(),
+            source: self.source.source.clone(),
             mesh: self.mesh.mesh.clone(),
             from: self.from.clone(),
             to: self.to.clone(),

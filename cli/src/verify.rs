@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
-use reshard_checkpoint::{Checkpoint, VerifyReport};
+use reshard_checkpoint::VerifyReport;
 
-use super::arguments::Format;
+use super::arguments::{Format, SourceArg};
 use super::console::Console;
 use super::error::{CliError, printable};
 use super::run::progress::Bar;
@@ -24,12 +24,14 @@ pub(crate) struct VerifyArgs {
     /// Output of an earlier run, or any other input of `run`
     path: PathBuf,
     #[command(flatten)]
+    source: SourceArg,
+    #[command(flatten)]
     pub(crate) format: Format,
 }
 
 /// Reads everything, and prints the problems.
 pub(crate) fn run(args: &VerifyArgs, console: &mut Console<'_>) -> Result<(), CliError> {
-    let checkpoint = Checkpoint::open(Some(&args.path)).map_err(|error| CliError::from(&error))?;
+    let checkpoint = args.source.open(&args.path)?;
     let mut bar = Bar::new(console.progress);
     let verified = checkpoint.verify(&mut bar).map_err(|error| CliError::from(&error))?;
     if args.format.json {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PySlice, PyTuple};
-use reshard_checkpoint::{Checkpoint, Fusion, Key, OutputFormat, PlacementSpec, ReshardOptions, diff};
+use reshard_checkpoint::{
+    Checkpoint, Fusion, Key, OutputFormat, PlacementSpec, ReshardOptions, SourceSpec, diff,
+};
 use reshard_kernels::DType;
 use reshard_sharding::{Interval, Region};
 
@@ -90,9 +92,19 @@ impl PyCheckpoint {
         path: PathBuf,
         dead: Option<Vec<usize>>,
         fill_from: Option<PathBuf>,
+        source: Option<PathBuf>,
     ) -> Answer<PyCheckpoint> {
+        if source.is_some() && (dead.is_some() || fill_from.is_some()) {
+            return Err(refused(
+                "usage",
+                "`source` describes files of another program, and `dead` is for rank files",
+            ));
+        }
         let checkpoint = py.detach(|| match (dead, fill_from) {
-            (None, None) => Checkpoint::open(Some(&path)).map_err(Into::into),
+            (None, None) => match &source {
+                None => Checkpoint::open(Some(&path)).map_err(Into::into),
+                Some(source) => Ok(Checkpoint::open_source(&path, &SourceSpec::read(source)?)?),
+            },
             (None, Some(_)) => Err(refused(
                 "usage",
                 "`fill_from` needs `dead`, a list of the missing ranks such as `dead=[3, 5]`",
@@ -126,14 +138,15 @@ impl PyCheckpoint {
 #[pymethods]
 impl PyCheckpoint {
     #[new]
-    #[pyo3(signature = (path, *, dead=None, fill_from=None))]
+    #[pyo3(signature = (path, *, dead=None, fill_from=None, source=None))]
     fn new(
         py: Python<'_>,
         #[pyo3(from_py_with = text)] path: PathBuf,
         #[pyo3(from_py_with = listed_if_any)] dead: Option<Vec<usize>>,
         #[pyo3(from_py_with = text)] fill_from: Option<PathBuf>,
+        #[pyo3(from_py_with = text)] source: Option<PathBuf>,
     ) -> Answer<PyCheckpoint> {
-        PyCheckpoint::opened(py, path, dead, fill_from)
+        PyCheckpoint::opened(py, path, dead, fill_from, source)
     }
 
     /// The tensors whose names one of the patterns matches: globs, or regular expressions between slashes.
@@ -408,15 +421,19 @@ impl PyCheckpoint {
 ///
 /// The files of `dead` ranks of a folder of rank files are not read: replicas on other ranks are read
 /// instead, and regions without a replica from the checkpoint `fill_from`.
+///
+/// `source` is a TOML file that describes files of another program, if they do not describe their parts:
+/// names by coordinate, a mesh, and placements.
 #[pyfunction]
-#[pyo3(signature = (path, *, dead=None, fill_from=None))]
+#[pyo3(signature = (path, *, dead=None, fill_from=None, source=None))]
 fn open_checkpoint(
     py: Python<'_>,
     #[pyo3(from_py_with = text)] path: PathBuf,
     #[pyo3(from_py_with = listed_if_any)] dead: Option<Vec<usize>>,
     #[pyo3(from_py_with = text)] fill_from: Option<PathBuf>,
+    #[pyo3(from_py_with = text)] source: Option<PathBuf>,
 ) -> Answer<PyCheckpoint> {
-    PyCheckpoint::opened(py, path, dead, fill_from)
+    PyCheckpoint::opened(py, path, dead, fill_from, source)
 }
 
 /// Reads the shards of a rank of the tensors of a checkpoint, by name. Reads no other bytes.
@@ -433,7 +450,7 @@ fn load<'py>(
     #[pyo3(from_py_with = number)] rank: usize,
     #[pyo3(from_py_with = listed_if_any)] names: Option<Vec<String>>,
 ) -> Answer<Bound<'py, PyDict>> {
-    let opened = PyCheckpoint::opened(py, path, None, None)?;
+    let opened = PyCheckpoint::opened(py, path, None, None, None)?;
     let wanted = Wanted::of(to)?;
     let checkpoint = &opened.checkpoint;
     let listed: Vec<(&str, &[usize])> = match &names {

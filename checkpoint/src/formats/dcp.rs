@@ -4,15 +4,17 @@
 //! .metadata                  a pickle: every tensor with its chunks, and the file, offset and length of each   (metadata)
 //! __R_N.distcp               the output of rank R: contiguous archives of torch.save
 //!
+//! common.pt                  objects of Megatron-Core that are equal on all ranks                                 (beside)
+//!
 //! shard-*.safetensors        a chunk of every tensor; its offsets are in the file's free texts                 (in_safetensors)
 //! ```
 //!
-//! A tensor is a list of chunks, boxes of any sizes, which must tile it ([`tiling`]).
+//! A tensor is a list of chunks, boxes of any sizes, which must tile it ([`parts`]).
 
+mod beside;
 pub(crate) mod frame;
 pub(crate) mod in_safetensors;
 mod metadata;
-mod tiling;
 pub(crate) mod written;
 
 use std::collections::BTreeMap;
@@ -27,21 +29,19 @@ use crate::bytes::{Bytes, Input};
 use crate::error::Error;
 use crate::formats::torch_save;
 use crate::model::archives::{self, Archive};
-use crate::model::checkpoint::{Checkpoint, Data, Origin, Tensor};
-use crate::model::objects::{self, Container, Content, Object};
+use crate::model::checkpoint::{Checkpoint, Origin, Tensor};
+use crate::model::objects::{self, Content, Object};
+use crate::model::parts;
 use crate::model::placed::Placed;
-use crate::model::stored::{self, Stored};
-use crate::model::units::Units;
+use crate::model::stored::Stored;
 use crate::parallel;
 use crate::shown::Shown;
+use beside::Beside;
 use metadata::{Item, Metadata};
 use reshard_sharding::{Interval, Region};
 
 /// The file that lists the contents of the others.
 pub(crate) const METADATA_NAME: &str = ".metadata";
-
-/// The file of Megatron-Core for arguments, steps and everything else that is equal on all ranks.
-const COMMON_NAME: &str = "common.pt";
 
 /// The largest accepted size of a `.metadata` file: 128 MiB, at about 150 bytes per chunk.
 const MOST_BYTES: u64 = 128 << 20;
@@ -125,7 +125,7 @@ pub(crate) fn open(dir: &Path, path: &Path) -> Result<Checkpoint, Error> {
         }
         input.check(&opened)
     })?;
-    let (_, archives, _) = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (_, mut archives, _) = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     let path_of = |name: &str| metadata.paths.get(name).cloned();
     let mut all = Vec::with_capacity(tensors.len());
     for ((name, tensor), bytes) in tensors.into_iter().zip(chunks) {
@@ -138,31 +138,20 @@ pub(crate) fn open(dir: &Path, path: &Path) -> Result<Checkpoint, Error> {
         let made = made.map_err(|error| error.about_tensor(name).about(path.display()))?;
         all.push(Tensor { path: path_of(name), ..made });
     }
-    let mut objects = beside(dir)?;
+    let mut objects = Vec::with_capacity(names.len());
     for (name, bytes) in names.iter().zip(contents) {
         let bytes = bytes.ok_or_else(|| Error::internal("an object was not read"))?;
         let content = Content::Archive(bytes);
         objects.push(Object { name: (*name).to_owned(), path: path_of(name), content, sum: None });
     }
+    let beside = Beside::read(dir, &all, &objects)?;
+    all.extend(beside.tensors);
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    objects.extend(beside.objects);
+    archives.extend(beside.archives);
     objects.sort_by(|a, b| a.name.cmp(&b.name));
     let checkpoint = Checkpoint::of_tensors(all, Origin::Files, None);
     Ok(Checkpoint { archives: archives::in_order(archives), objects, ..checkpoint })
-}
-
-/// Returns the object files of the folder by name.
-///
-/// Megatron-Core stores in `common.pt` objects that `.metadata` omits.
-fn beside(dir: &Path) -> Result<Vec<Object>, Error> {
-    // Without a listing, only the file whose name is known can be checked.
-    let names = match place::names(dir) {
-        Ok(Some(names)) => names,
-        Ok(None) | Err(_) if place::exists(&dir.join(COMMON_NAME))? => vec![COMMON_NAME.to_owned()],
-        Ok(None) | Err(_) => Vec::new(),
-    };
-    let is_one =
-        |name: &String| !name.starts_with('.') && Path::new(name).extension().is_some_and(|it| it == "pt");
-    let names = names.into_iter().filter(is_one);
-    Ok(names.map(|name| Object::part_of(name, Container::BesideDcp)).collect())
 }
 
 /// Returns the writer named in a `.metadata` file, if any; PyTorch writes a different id every time.
@@ -184,43 +173,12 @@ pub(crate) fn of_chunks(
     shape: &[usize],
     chunks: Vec<Chunk<'_>>,
 ) -> Result<Tensor, Error> {
-    if stored::byte_len(dtype, shape).is_none() {
-        let message = format!("{dtype} {shape:?} has more than 2^64 bytes, or ends in the middle of one");
-        return Err(Error::malformed("chunks", message));
-    }
-    if !tiling::tiles(shape, chunks.iter().map(|(start, len, _)| (*start, *len)))? {
-        let message = format!(
-            "its {} chunks do not tile {shape:?}: some element is in none of them or in several",
-            chunks.len()
-        );
-        return Err(Error::malformed("chunks", message));
-    }
-    let data = match <[Chunk<'_>; 1]>::try_from(chunks) {
-        Ok([(_, _, bytes)]) => Data::Whole(bytes),
-        Err(chunks) if chunks.is_empty() => Data::Whole(Bytes::from(Vec::new())),
-        Err(chunks) => {
-            let units = Units::of(dtype, shape);
-            let interval = |(start, len): (&usize, &usize)| {
-                [Interval { start: *start, len: *len }].into_iter().collect()
-            };
-            let region = |(start, len, _): &Chunk<'_>| {
-                let region = Region { dims: start.iter().zip(*len).map(interval).collect() };
-                units.region(shape, &region).map_err(|why| Error::refused("packed", why))
-            };
-            let regions = chunks.iter().map(region).collect::<Result<Vec<_>, _>>()?;
-            let placed = Arc::new(Placed::apart(regions));
-            Data::Chunks { placed, chunks: chunks.into_iter().map(|(_, _, bytes)| bytes).collect() }
-        }
-    };
-    Ok(Tensor {
-        name: name.to_owned(),
-        path: None,
-        dtype,
-        shape: shape.to_vec(),
-        data,
-        sums: None,
-        stored: dtype,
-    })
+    let interval =
+        |(start, len): (&usize, &usize)| [Interval { start: *start, len: *len }].into_iter().collect();
+    let region =
+        |(start, len, _): &Chunk<'_>| Region { dims: start.iter().zip(*len).map(interval).collect() };
+    let placed = Placed::apart(chunks.iter().map(region).collect());
+    parts::tensor(name, dtype, shape, placed, chunks.into_iter().map(|(_, _, bytes)| bytes).collect())
 }
 
 fn stays_inside(file: &str) -> Result<(), Error> {

@@ -1,4 +1,4 @@
-//! The index of a checkpoint in several files: `model.safetensors.index.json` maps tensors to file names.
+//! The index of a checkpoint in several files, which maps tensors to file names.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,8 +11,11 @@ use crate::error::Error;
 use crate::formats::unique;
 use crate::shown::Shown;
 
-/// The name of the index inside a folder.
+/// The name of the index inside a folder of safetensors files.
 pub(crate) const INDEX_NAME: &str = "model.safetensors.index.json";
+
+/// The name of the index inside a folder of files of `torch.save`; it has the same form.
+pub(crate) const TORCH_INDEX_NAME: &str = "pytorch_model.bin.index.json";
 
 /// The map from tensors to the files of the folder.
 #[derive(Debug, Deserialize, Serialize)]

@@ -1,8 +1,8 @@
 //! Pickles, parsed and never executed.
 //!
 //! A pickle is a program that makes a value. Here its instructions only build a tree: a call becomes a node
-//! with the name of the function and its arguments. Names must be in a list ([`Global`]); any other is an
-//! error. So no pickle can make this program do anything but build a tree.
+//! with the name of the function and its arguments. The known names are in a list ([`Global`]); a call of
+//! any other makes an opaque object. So no pickle can make this program do anything but build a tree.
 //!
 //! ```text
 //! bytes --machine--> a tree of nodes --typed queries, within a budget--> sizes, names, byte ranges
@@ -15,6 +15,7 @@
 
 mod globals;
 mod machine;
+mod sizes;
 mod tree;
 mod writer;
 

@@ -6,23 +6,37 @@
 //! byteorder   `little`; anything else is an error
 //! ```
 //!
-//! No function is called. A tensor in nested dicts and lists is named by its keys, joined by dots; a single
-//! one is `tensor`. Values that are not tensors are listed by name, and not read.
+//! No function is called. Names are those of `torch.distributed.checkpoint`, the keys joined by dots:
+//!
+//! ```text
+//! a dict                                entered; an empty one has no entry
+//! a list with a tensor or a dict in it  entered, also if that is in a list of the list
+//! a tuple with a tensor in it           entered
+//! a tensor, a DTensor                   a tensor, or one rank's part of it        (dtensor)
+//! anything else                         an object: listed, and not read
+//! ```
+//!
+//! PyTorch never enters a tuple: a tensor there is a part of an object. It is a tensor here, so that it can be read.
+//! A single tensor is named `tensor`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::Arc;
 
 use reshard_layout::internal::counted;
 use safetensors::Dtype;
 
+use crate::bytes::Input;
 use crate::bytes::peek::Peek;
 use crate::bytes::read::MOST_BYTES;
 use crate::bytes::strided::strided;
 use crate::bytes::zip::Zip;
 use crate::error::Error;
+use crate::formats::dtensor::{self, Part};
 use crate::formats::pickle::{Element, Global, Id, Pickle};
 use crate::model::archives::Archive;
-use crate::model::objects::Container;
-use crate::model::stored::{self, Stored};
+use crate::model::objects::{Container, Key};
+use crate::model::stored::Stored;
 use crate::shown::Shown;
 
 /// The deepest nesting of dicts and lists.
@@ -38,8 +52,18 @@ const PICKLE: &str = "/data.pkl";
 #[derive(Default)]
 pub(crate) struct Saved {
     pub(crate) tensors: BTreeMap<String, Stored>,
+    /// The parts of DTensors that one rank has.
+    pub(crate) parts: BTreeMap<String, Part>,
     /// The names of other values, with their containers; values with the same name are one.
     pub(crate) objects: BTreeMap<String, Container>,
+    /// The path of every name that has one.
+    pub(crate) paths: HashMap<String, Vec<Key>>,
+}
+
+impl Saved {
+    fn holds(&self, name: &str) -> bool {
+        self.tensors.contains_key(name) || self.parts.contains_key(name)
+    }
 }
 
 /// Returns the top folder of an archive of `torch.save`; `None` for other archives.
@@ -57,16 +81,31 @@ fn folders<'z>(zip: &'z Zip<'_>) -> impl Iterator<Item = &'z str> {
     zip.names().filter_map(|name| name.strip_suffix(PICKLE)).filter(|folder| !folder.contains('/'))
 }
 
+/// Reads all tensors of a file; returns its archive too.
+pub(crate) fn file(path: &Path, room: &mut [u8]) -> Result<(Saved, Archive), Error> {
+    let input = Arc::new(Input::open(path)?);
+    let opened = input.open_again()?;
+    let zip = Zip::open(Peek::new(&input, &opened, 0, input.len())?, room)?;
+    let folder = folder(&zip).ok_or_else(|| malformed("it was not written by `torch.save`"))?;
+    let saved = saved(&zip, &folder)?;
+    input.check(&opened)?;
+    Ok((saved, Archive::of(&zip)))
+}
+
 /// Reads all tensors of an archive.
 pub(crate) fn saved(zip: &Zip<'_>, folder: &str) -> Result<Saved, Error> {
     let bytes = pickle_of(zip, folder)?;
     let pickle = Pickle::read(&bytes)?;
     let reader = Reader { zip, folder, pickle: &pickle };
     let mut saved = Saved::default();
-    if let Some(tensor) = reader.tensor(pickle.root())? {
-        saved.tensors.insert(ALONE.to_owned(), tensor);
-    } else {
-        reader.collect(pickle.root(), "", 0, &mut saved)?;
+    if let Some(class) = pickle.unknown_class(pickle.root()) {
+        let message = format!(
+            "it is one object of the class `{class}`, which is not known: pickles are parsed, never executed; save a dict of tensors, like a `state_dict()`"
+        );
+        return Err(Error::unsupported("torch", message));
+    }
+    if !reader.take(pickle.root(), ALONE, &mut saved)? {
+        reader.collect(pickle.root(), "", &mut Vec::new(), &mut saved)?;
     }
     Ok(saved)
 }
@@ -74,8 +113,7 @@ pub(crate) fn saved(zip: &Zip<'_>, folder: &str) -> Result<Saved, Error> {
 /// Reads the one tensor of an archive that is a part of a file.
 pub(crate) fn only_tensor(archive: Peek<'_>, room: &mut [u8]) -> Result<(Stored, Archive), Error> {
     let zip = Zip::open(archive, room)?;
-    let no_archive = || Error::malformed("torch", "it was not written by `torch.save`");
-    let folder = folder(&zip).ok_or_else(no_archive)?;
+    let folder = folder(&zip).ok_or_else(|| malformed("it was not written by `torch.save`"))?;
     let bytes = pickle_of(&zip, &folder)?;
     let pickle = Pickle::read(&bytes)?;
     let tensor = Reader { zip: &zip, folder: &folder, pickle: &pickle }.tensor(pickle.root())?;
@@ -114,8 +152,8 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// Collects the tensors below a dict or a list by name.
-    fn collect(&self, at: Id, name: &str, depth: usize, saved: &mut Saved) -> Result<(), Error> {
-        if depth > DEEPEST {
+    fn collect(&self, at: Id, name: &str, path: &mut Vec<Key>, saved: &mut Saved) -> Result<(), Error> {
+        if path.len() > DEEPEST {
             let message = format!("dicts are nested deeper than {DEEPEST} at `{name}`");
             return Err(Error::unsupported("torch", message));
         }
@@ -129,36 +167,113 @@ impl Reader<'_> {
                     continue;
                 }
                 let nameless = format!("<key {number}, {}>", self.pickle.kind(*key));
-                let name = within(name, nameless);
+                let name = within(name, &nameless);
                 self.pickle.pay(name.len() as u64)?;
                 saved.objects.insert(name, Container::NamelessKey);
             }
-            children.extend(last.into_iter().map(|((key, _), child)| (key, child)));
-        } else if let Some(parts) = self.pickle.parts(at)? {
-            children.extend(parts.iter().enumerate().map(|(index, part)| (index.to_string(), *part)));
+            children.extend(last.into_iter().map(|((key, text), child)| (key, text, child)));
+        } else if let Some(parts) = self
+            .pickle
+            .parts(at)?
+            .filter(|_| path.is_empty())
+            .map_or_else(|| self.entered(at), |parts| Ok(Some(parts)))?
+        {
+            children.extend(parts.iter().enumerate().map(|(index, part)| (index.to_string(), false, *part)));
         } else {
             let name = if name.is_empty() { "value" } else { name };
-            saved.objects.entry(name.to_owned()).or_insert(Container::TorchSave);
+            saved.objects.entry(name.to_owned()).or_insert(self.container(at)?);
+            saved.paths.insert(name.to_owned(), path.clone());
             return Ok(());
         }
-        for (key, child) in children {
-            let name = within(name, key);
+        for (key, is_text, child) in children {
+            let name = within(name, &key);
             self.pickle.pay(name.len() as u64)?;
-            let tensor = self.tensor(child).map_err(|error| error.about_tensor(&name))?;
-            let Some(tensor) = tensor else {
-                self.collect(child, &name, depth + 1, saved)?;
-                continue;
-            };
-            if saved.tensors.contains_key(&name) {
+            let index = if is_text { None } else { key.parse().ok() };
+            path.push(index.map_or(Key::Text(key), Key::Index));
+            if saved.holds(&name) && self.is_tensor(child)? {
                 let message = format!(
                     "two tensors are named `{}`, by keys with dots or by an integer and a string; save them under other keys",
                     name.shown()
                 );
                 return Err(Error::unsupported("torch", message));
             }
-            saved.tensors.insert(name, tensor);
+            if self.take(child, &name, saved).map_err(|error| error.about_tensor(&name))? {
+                saved.paths.insert(name, path.clone());
+            } else {
+                self.collect(child, &name, path, saved)?;
+            }
+            path.pop();
         }
         Ok(())
+    }
+
+    /// Takes a tensor, or a rank's part of one; returns `false` for other values.
+    fn take(&self, at: Id, name: &str, saved: &mut Saved) -> Result<bool, Error> {
+        if let Some(parts) = dtensor::parts(self.pickle, at)? {
+            let local =
+                self.tensor(parts.local)?.ok_or_else(|| malformed("a DTensor has no local tensor"))?;
+            saved.parts.insert(name.to_owned(), Part::of(self.pickle, parts, local)?);
+            return Ok(true);
+        }
+        let Some(tensor) = self.tensor(at)? else { return Ok(false) };
+        saved.tensors.insert(name.to_owned(), tensor);
+        Ok(true)
+    }
+
+    /// Returns the parts of a list that has a tensor or a dict in it, or of a tuple that has a tensor in it.
+    fn entered(&self, at: Id) -> Result<Option<&[Id]>, Error> {
+        let Some(parts) = self.pickle.parts(at)? else { return Ok(None) };
+        let enters = if self.pickle.is_list(at) { self.enters_list(at, 0)? } else { self.has_tensors(at)? };
+        Ok(enters.then_some(parts))
+    }
+
+    /// Returns `true` for a list that has a tensor or a dict in it, also in a list of the list.
+    fn enters_list(&self, at: Id, depth: usize) -> Result<bool, Error> {
+        if depth > DEEPEST {
+            return Ok(true);
+        }
+        for part in self.pickle.parts(at)?.unwrap_or_default() {
+            let enters = if self.pickle.is_list(*part) {
+                self.enters_list(*part, depth + 1)?
+            } else {
+                self.pickle.entries(*part)?.is_some() || self.has_tensors(*part)?
+            };
+            if enters {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns `true` if a tensor is in a value, or is the value, and not inside of an object.
+    fn has_tensors(&self, at: Id) -> Result<bool, Error> {
+        if self.pickle.unknown_class(at).is_some() {
+            return Ok(false);
+        }
+        self.pickle.any_within(at, &mut |id| self.is_tensor(id))
+    }
+
+    fn is_tensor(&self, at: Id) -> Result<bool, Error> {
+        Ok(match self.pickle.call(at)? {
+            Some((
+                Global::RebuildTensor
+                | Global::RebuildTensorOfType
+                | Global::RebuildParameter
+                | Global::RebuildParameterWithState
+                | Global::RebuildFromType,
+                _,
+            )) => true,
+            Some(_) | None => false,
+        })
+    }
+
+    /// Returns the container of a value that is not a tensor, which names its class if that is unknown.
+    fn container(&self, at: Id) -> Result<Container, Error> {
+        if !self.pickle.any_within(at, &mut |id| self.is_tensor(id))? {
+            return Ok(Container::TorchSave);
+        }
+        let class = self.pickle.unknown_class(at);
+        Ok(Container::AroundTensors(class.unwrap_or_else(|| self.pickle.kind(at).to_owned()).into()))
     }
 
     /// Returns a tensor; `None` for other values.
@@ -168,6 +283,11 @@ impl Reader<'_> {
             Some((Global::RebuildParameter | Global::RebuildParameterWithState, args)) => {
                 let inner = args.first().map(|inner| self.pickle.call(*inner)).transpose()?.flatten();
                 inner.ok_or_else(|| malformed("a parameter has no tensor"))?
+            }
+            // A tensor of a subclass stands for the tensor with the same elements.
+            Some((Global::RebuildFromType, [by, _, args, ..])) => {
+                let by = self.pickle.global(*by).unwrap_or(Global::Plain);
+                (by, self.pickle.tuple(*args, "the arguments of a tensor")?)
             }
             Some(call) => call,
             None => return Ok(None),
@@ -182,6 +302,11 @@ impl Reader<'_> {
             (Global::RebuildTensor | Global::RebuildTensorOfType, _) => {
                 return Err(malformed("a tensor has too few arguments"));
             }
+            (Global::RebuildWrapperSubclass, _) => {
+                return Err(unsupported(
+                    "it is a tensor of a subclass without a storage; save the tensors in it",
+                ));
+            }
             _ => return Ok(None),
         };
         for metadata in metadata.into_iter().filter(|metadata| !self.pickle.is_none(**metadata)) {
@@ -192,8 +317,8 @@ impl Reader<'_> {
             }
         }
         let (dtype, bytes) = self.storage(*storage, dtype)?;
-        let shape = sizes(self.pickle, *size, "the shape of a tensor")?;
-        let strides = sizes(self.pickle, *stride, "the strides of a tensor")?;
+        let shape = self.pickle.sizes(*size, "the shape of a tensor")?;
+        let strides = self.pickle.sizes(*stride, "the strides of a tensor")?;
         let first = self.pickle.size(*offset, "the offset of a tensor")?;
         let bytes = strided(bytes, dtype.bitsize() / 8, first as usize, &shape, &strides)?;
         Ok(Some(Stored { dtype, shape, bytes }))
@@ -227,8 +352,8 @@ impl Reader<'_> {
 }
 
 /// Returns the name of a child from its parent's name and its key.
-fn within(name: &str, key: String) -> String {
-    if name.is_empty() { key } else { format!("{name}.{key}") }
+fn within(name: &str, key: &str) -> String {
+    if name.is_empty() { key.to_owned() } else { format!("{name}.{key}") }
 }
 
 /// Returns the safetensors dtype for one of PyTorch.
@@ -239,24 +364,6 @@ pub(crate) fn known(element: Element) -> Result<Dtype, Error> {
             Err(unsupported(&format!("its elements are {name}, for which safetensors has no type")))
         }
     }
-}
-
-/// Reads extents or strides: a tuple of integers, or a `torch.Size` of one.
-pub(crate) fn sizes(pickle: &Pickle<'_>, id: Id, what: &str) -> Result<Vec<usize>, Error> {
-    let id = match pickle.call(id)? {
-        Some((Global::Size, [tuple])) => *tuple,
-        Some(_) | None => id,
-    };
-    let parts = pickle.parts(id)?;
-    let parts = parts.ok_or_else(|| malformed(&format!("{what} is not a tuple of integers")))?;
-    if parts.len() > stored::MOST_DIMS {
-        return Err(unsupported(&format!(
-            "{what} has {}, and at most {} are read",
-            counted(parts.len(), "dim", "dims"),
-            stored::MOST_DIMS
-        )));
-    }
-    parts.iter().map(|part| Ok(pickle.size(*part, what)? as usize)).collect()
 }
 
 fn malformed(why: &str) -> Error {

@@ -127,7 +127,7 @@ impl Others {
                 Content::Archive(_) => {
                     format!("{} files hold only tensors; `--format dcp` keeps it", target.name())
                 }
-                Content::PartOf(container) => container.why().to_owned(),
+                Content::PartOf(container) => container.why().into_owned(),
             };
             this.not_carried.push(NotCarried { name: object.name.clone(), why, what: What::Entry });
         }

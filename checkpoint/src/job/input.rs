@@ -4,6 +4,7 @@ use crate::check::remains::LostRegion;
 use crate::error::Error;
 use crate::job::ReshardJob;
 use crate::model::checkpoint::Checkpoint;
+use crate::open::source::SourceSpec;
 use crate::select::fusion::Fusion;
 
 impl ReshardJob {
@@ -30,13 +31,27 @@ impl ReshardJob {
         Ok((checkpoint, lost))
     }
 
+    /// Opens the input, by its source if there is one.
+    fn as_described(&self) -> Result<Checkpoint, Error> {
+        match (&self.source, &self.input) {
+            (None, input) => Checkpoint::open(input.as_deref()),
+            (Some(source), Some(input)) => Checkpoint::open_source(input, &SourceSpec::read(source)?),
+            (Some(_), None) => Err(Error::refused("usage", "`--source` needs an input folder")),
+        }
+    }
+
     /// Opens the input without its missing ranks, and returns the data that was lost with them.
     fn living(&self) -> Result<(Checkpoint, Vec<LostRegion>), Error> {
         if self.missing_ranks.is_empty() {
             return match self.fill_from {
-                None => Ok((Checkpoint::open(self.input.as_deref())?, Vec::new())),
+                None => Ok((self.as_described()?, Vec::new())),
                 Some(_) => Err(Error::refused("usage", "`--fill-from` needs `--missing-ranks`, e.g. 3,5")),
             };
+        }
+        if self.source.is_some() {
+            let message =
+                "`--missing-ranks` needs the rank files of an earlier run, and `--source` describes others";
+            return Err(Error::refused("usage", message));
         }
         let Some(input) = &self.input else {
             let message = "`--missing-ranks` needs an input folder with one file per rank";

@@ -8,7 +8,9 @@
 //!
 //! [`Others`](crate::job::carried::Others) records if they are in an output.
 
+use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use reshard_layout::internal::counted;
 use serde::{Deserialize, Serialize};
@@ -70,12 +72,16 @@ pub(crate) enum Content {
 }
 
 /// The container of an object that has no separate bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Container {
     TorchSave,
+    /// A part of a `.pt` file of this class, with tensors in it.
+    AroundTensors(Arc<str>),
     Numpy,
     /// A part of a `.pt` file below a dict key that is neither a text nor an integer.
     NamelessKey,
+    /// A tensor in a rank's file that is not below the key of the tensors.
+    OfOneRank,
     /// A file of objects next to `.metadata`.
     BesideDcp,
     /// `others.bin`, which is missing, or ends before its bytes do.
@@ -85,8 +91,14 @@ pub(crate) enum Container {
 }
 
 impl Container {
-    pub(crate) fn why(self) -> &'static str {
-        match self {
+    pub(crate) fn why(&self) -> Cow<'static, str> {
+        let why = match self {
+            Self::AroundTensors(class) => {
+                return format!(
+                    "it is an object ({class}) with tensors in it, which are not read; save these tensors in a dict"
+                )
+                .into();
+            }
             Self::TorchSave => {
                 "it is part of a torch.save file, of which only tensors are read; torch.distributed.checkpoint.save keeps it"
             }
@@ -96,11 +108,15 @@ impl Container {
             Self::NamelessKey => {
                 "it is in a torch.save file below a key that is neither a string nor an integer, so it has no name; save it under a string"
             }
+            Self::OfOneRank => {
+                "it is in the files of ranks, outside of the key `under` of the source, and may differ by rank"
+            }
             Self::BesideDcp => {
                 "it is a torch.save file next to .metadata, as Megatron-Core writes it, which is not read; copy it next to the output"
             }
             Self::Missing | Self::GivenUp => "its bytes were in others.bin, which is missing or truncated",
-        }
+        };
+        why.into()
     }
 }
 
@@ -158,7 +174,7 @@ impl Object {
 
     fn has_no_bytes(&self) -> Error {
         let why = match &self.content {
-            Content::Archive(_) => "it has bytes",
+            Content::Archive(_) => "it has bytes".into(),
             Content::PartOf(container) => container.why(),
         };
         Error::refused("object", why).about(format_args!("`{}`", self.name.shown()))

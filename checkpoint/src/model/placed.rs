@@ -24,19 +24,8 @@ pub(crate) struct Placed {
 impl Placed {
     /// Returns the regions of a sharding.
     pub(crate) fn of(sharding: &Sharding) -> Result<Self, Error> {
-        let mut this = Self { regions: Vec::new(), of_rank: Vec::new(), holders: Vec::new() };
-        let mut known: HashMap<Region, usize> = HashMap::new();
-        for (place, rank) in sharding.mesh().ranks().enumerate() {
-            let region = sharding.region(rank)?;
-            let at = *known.entry(region).or_insert_with_key(|region| {
-                this.regions.push(region.clone());
-                this.holders.push(Vec::new());
-                this.regions.len() - 1
-            });
-            this.holders[at].push(place);
-            this.of_rank.push(at);
-        }
-        Ok(this)
+        let regions = sharding.mesh().ranks().map(|rank| sharding.region(rank));
+        Ok(Self::held(regions.collect::<Result<Vec<_>, _>>()?))
     }
 
     /// Returns disjoint regions, each held by a separate position.
@@ -47,6 +36,22 @@ impl Placed {
             holders: places.map(|place| vec![place]).collect(),
             regions,
         }
+    }
+
+    /// Returns the regions that positions hold, in their order; equal ones are replicas.
+    pub(crate) fn held(regions: impl IntoIterator<Item = Region>) -> Self {
+        let mut this = Self { regions: Vec::new(), of_rank: Vec::new(), holders: Vec::new() };
+        let mut known: HashMap<Region, usize> = HashMap::new();
+        for (place, region) in regions.into_iter().enumerate() {
+            let at = *known.entry(region).or_insert_with_key(|region| {
+                this.regions.push(region.clone());
+                this.holders.push(Vec::new());
+                this.regions.len() - 1
+            });
+            this.holders[at].push(place);
+            this.of_rank.push(at);
+        }
+        this
     }
 
     /// Appends a region that is held by `places` new positions.

@@ -26,6 +26,9 @@ const LEGACY: &[u8] = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.";
 /// The first bytes of any other current pickle: its protocol.
 const PICKLE: [&[u8]; 4] = [b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"];
 
+/// The first bytes of a file of quantised tensors.
+const GGUF: &[u8] = b"GGUF";
+
 /// The byte after the header length of a safetensors file, with its offset; the length can be any bytes.
 const BRACE: (usize, u8) = (8, b'{');
 
@@ -38,6 +41,11 @@ pub(crate) fn open(path: &Path) -> Result<Checkpoint, Error> {
         let said = error.to_string().contains(&*path.to_string_lossy());
         if said { error } else { error.about(path.display()) }
     };
+    if head.starts_with(GGUF) {
+        let why =
+            "is a GGUF file, whose tensors are quantised; give the checkpoint that it was converted from";
+        return Err(Error::unsupported("input", said(why)));
+    }
     let (brace, is) = BRACE;
     let mut archives = Vec::new();
     let saved = if head.get(brace) == Some(&is) {
@@ -70,9 +78,25 @@ pub(crate) fn open(path: &Path) -> Result<Checkpoint, Error> {
     } else {
         return safetensors(path);
     };
-    let tensors = saved.tensors.into_iter().map(|(name, stored)| Tensor::whole(name, stored)).collect();
-    let objects =
-        saved.objects.into_iter().map(|(name, container)| Object::part_of(name, container)).collect();
+    let Saved { tensors, parts, objects, mut paths } = saved;
+    if let Some((name, part)) = parts.iter().find(|(_, part)| !part.is_whole()) {
+        let message = format!(
+            "holds only the part of rank {} of `{name}`; give the folder with the files of all ranks",
+            part.rank
+        );
+        return Err(Error::refused("input", said(&message)));
+    }
+    let parts = parts.into_iter().map(|(name, part)| (name, part.local));
+    let mut tensors: Vec<Tensor> = tensors
+        .into_iter()
+        .chain(parts)
+        .map(|(name, stored)| Tensor { path: paths.remove(&name), ..Tensor::whole(name, stored) })
+        .collect();
+    tensors.sort_by(|a, b| a.name.cmp(&b.name));
+    let objects = objects
+        .into_iter()
+        .map(|(name, container)| Object { path: paths.remove(&name), ..Object::part_of(name, container) })
+        .collect();
     let checkpoint = Checkpoint::of_tensors(tensors, Origin::Files, None);
     Ok(Checkpoint { archives, objects, ..checkpoint })
 }
@@ -84,7 +108,12 @@ fn safetensors(path: &Path) -> Result<Checkpoint, Error> {
         let message = "holds chunks of tensors whose other chunks are in other files; give the folder";
         return Err(Error::refused("input", format!("{} {message}", path.display())));
     }
-    Ok(super::whole(opened))
+    let tensors = opened.tensors.into_iter().map(|(name, stored)| Tensor::whole(name, stored)).collect();
+    Ok(Checkpoint::of_tensors(
+        tensors,
+        Origin::Files,
+        opened.free_texts.map(in_safetensors::not_about_chunks),
+    ))
 }
 
 /// Reads the tensors of a zip archive.

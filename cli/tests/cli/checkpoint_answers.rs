@@ -150,7 +150,7 @@ fn what_pytorch_wrote_goes_through_every_subcommand() {
     assert!(table.contains("step  not a tensor, its bytes are missing"), "{table}");
     assert_eq!(answer(1, &["verify", text(&ranks)])["problems"].as_array().unwrap().len(), 3);
     let pickle = data.join("object.pt");
-    ask(&["inspect", text(&pickle), "--json"]).refused("pickle", "`torch.nn.modules.linear.Linear`");
+    ask(&["inspect", text(&pickle), "--json"]).refused("torch", "`torch.nn.modules.linear.Linear`");
 }
 
 #[test]

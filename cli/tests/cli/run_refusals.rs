@@ -88,7 +88,7 @@ fn files_that_are_not_whole() {
     setting.run(&setting.path("absent.safetensors"), &TO).refused("input", "absent.safetensors");
     let empty = setting.path("empty");
     fs::create_dir(&empty).unwrap();
-    setting.run(&empty, &TO).refused("input", "no .safetensors file");
+    setting.run(&empty, &TO).refused("input", "holds no .safetensors, .bin, .pt or .pth file");
     setting.run(Path::new("/dev/null"), &TO).refused("input", "not a regular file");
 }
 
@@ -220,7 +220,7 @@ fn an_index_that_does_not_fit_its_files() {
     write(&dir.join("two.safetensors"), &[tensor("a", Dtype::U8, &[4]), tensor("b", Dtype::U8, &[4])].into());
     setting.run(&dir, &TO).refused("index", "both in one.safetensors and in two.safetensors");
     fs::remove_file(dir.join("model.safetensors.index.json")).unwrap();
-    setting.run(&dir, &TO).refused("input", "several");
+    setting.run(&dir, &TO).refused("input", "`a` is both in one.safetensors and in two.safetensors");
 }
 
 #[test]

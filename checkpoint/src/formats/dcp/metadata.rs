@@ -15,7 +15,7 @@ use safetensors::Dtype;
 
 use crate::error::Error;
 use crate::formats::pickle::{Global, Id, Pickle};
-use crate::formats::torch_save::{known, sizes};
+use crate::formats::torch_save::known;
 use crate::model::objects::Key;
 use crate::shown::Shown;
 
@@ -61,7 +61,7 @@ impl<'a> Metadata<'a> {
             let offset = pickle.attribute(index, "offset")?.filter(|offset| !pickle.is_none(*offset));
             let item = Item::read(&pickle, *info).map_err(|error| error.about_tensor(name))?;
             if let Some(offset) = offset {
-                items.insert((name, sizes(&pickle, offset, "an offset in storage_data")?), item);
+                items.insert((name, pickle.sizes(offset, "an offset in storage_data")?), item);
             } else {
                 places.insert(name, item);
             }
@@ -116,20 +116,21 @@ impl Tensor {
         let state = pickle.state(said, Global::TensorStorageMetadata, "a value of state_dict_metadata")?;
         let properties = pickle.needed(state, "properties")?;
         let properties = pickle.state(properties, Global::TensorProperties, "its properties")?;
-        let dtype =
-            pickle.tuple(properties, "its properties")?.first().and_then(|dtype| pickle.global(*dtype));
-        let Some(Global::Dtype(element)) = dtype else {
+        let Some(dtype) = pickle.tuple(properties, "its properties")?.first().copied() else {
             return Err(malformed("its properties do not begin with a dtype".to_owned()));
         };
+        let Some(Global::Dtype(element)) = pickle.global(dtype) else {
+            return Err(pickle.wrong(dtype, "its dtype", "a dtype of PyTorch"));
+        };
         let dtype = known(element)?;
-        let shape = sizes(pickle, pickle.needed(state, "size")?, "its size")?;
+        let shape = pickle.sizes(pickle.needed(state, "size")?, "its size")?;
         let said = pickle.needed(state, "chunks")?;
         let said = pickle.parts(said)?.ok_or_else(|| malformed("its chunks are not a list".to_owned()))?;
         let (mut chunks, mut seen) = (Vec::new(), HashSet::new());
         for chunk in said {
             let chunk = pickle.state(*chunk, Global::ChunkStorageMetadata, "a chunk")?;
-            let start = sizes(pickle, pickle.needed(chunk, "offsets")?, "the offsets of a chunk")?;
-            let len = sizes(pickle, pickle.needed(chunk, "sizes")?, "the sizes of a chunk")?;
+            let start = pickle.sizes(pickle.needed(chunk, "offsets")?, "the offsets of a chunk")?;
+            let len = pickle.sizes(pickle.needed(chunk, "sizes")?, "the sizes of a chunk")?;
             let within = |((start, len), extent): ((&usize, &usize), &usize)| {
                 start.checked_add(*len).is_some_and(|end| end <= *extent)
             };

@@ -1,4 +1,6 @@
-//! The names that a pickle may use; any other is an error.
+//! The names that are known; any other name is the class of an opaque object.
+//!
+//! Nothing is looked up or called, so an unknown name is harmless: it is an error only where a known one is needed.
 
 use safetensors::Dtype;
 
@@ -25,6 +27,32 @@ pub(crate) enum Global {
     RebuildParameter,
     /// A parameter with attributes.
     RebuildParameterWithState,
+    /// A tensor of a subclass, by one of the other functions: `(function, class, its arguments, state)`.
+    RebuildFromType,
+    /// A tensor of a subclass without a storage; a DTensor stores its shard in the state.
+    RebuildWrapperSubclass,
+    /// The class of DTensors.
+    DTensor,
+    /// The mesh, the placements and the shape of a DTensor.
+    DTensorSpec,
+    /// The shape, strides and dtype of a DTensor.
+    TensorMeta,
+    /// The mesh of a DTensor.
+    DeviceMesh,
+    /// The layout of a device mesh.
+    MeshLayout,
+    /// The extents and strides of one dim of a device mesh.
+    FlatLayout,
+    /// The order of the mesh dims that split one tensor dim.
+    ShardOrderEntry,
+    /// A placement: one part for each rank.
+    Shard,
+    /// A placement: a split into parts of parts.
+    StridedShard,
+    /// A placement: everything on each rank.
+    Replicate,
+    /// A placement: a partial value.
+    Partial,
     /// The contents of a `.metadata` file.
     Metadata,
     /// A tensor in a `.metadata` file.
@@ -50,6 +78,7 @@ pub(crate) enum Element {
     Lacking(&'static str),
 }
 
+const PLACEMENTS: &str = "torch.distributed.tensor.placement_types";
 const METADATA: &str = "torch.distributed.checkpoint.metadata";
 const OLD_METADATA: &str = "torch.distributed._shard.sharded_tensor.metadata";
 
@@ -73,6 +102,19 @@ pub(super) fn find(module: &str, name: &str) -> Option<Global> {
         ("torch._utils", "_rebuild_tensor_v3") => Global::RebuildTensorOfType,
         ("torch._utils", "_rebuild_parameter") => Global::RebuildParameter,
         ("torch._utils", "_rebuild_parameter_with_state") => Global::RebuildParameterWithState,
+        ("torch._tensor", "_rebuild_from_type_v2") => Global::RebuildFromType,
+        ("torch._utils", "_rebuild_wrapper_subclass") => Global::RebuildWrapperSubclass,
+        ("torch.distributed.tensor", "DTensor") => Global::DTensor,
+        ("torch.distributed.tensor._dtensor_spec", "DTensorSpec") => Global::DTensorSpec,
+        ("torch.distributed.tensor._dtensor_spec", "TensorMeta") => Global::TensorMeta,
+        ("torch.distributed.tensor._dtensor_spec", "ShardOrderEntry") => Global::ShardOrderEntry,
+        ("torch.distributed.device_mesh", "DeviceMesh") => Global::DeviceMesh,
+        ("torch.distributed._mesh_layout", "_MeshLayout") => Global::MeshLayout,
+        ("torch.distributed._mesh_layout", "_FlatLayout") => Global::FlatLayout,
+        (PLACEMENTS, "Shard") => Global::Shard,
+        (PLACEMENTS, "_StridedShard") => Global::StridedShard,
+        (PLACEMENTS, "Replicate") => Global::Replicate,
+        (PLACEMENTS, "Partial") => Global::Partial,
         (METADATA, "Metadata") => Global::Metadata,
         (METADATA, "TensorStorageMetadata") => Global::TensorStorageMetadata,
         (METADATA, "BytesStorageMetadata") => Global::BytesStorageMetadata,

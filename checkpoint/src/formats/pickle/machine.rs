@@ -10,8 +10,7 @@ use std::ops::Range;
 
 use crate::error::Error;
 use crate::formats::pickle::globals;
-use crate::formats::pickle::tree::{Id, Node, Pickle, Tree, malformed, unsupported};
-use crate::shown::Shown;
+use crate::formats::pickle::tree::{Id, Name, Node, Pickle, Tree, malformed, unsupported};
 
 /// The memory in bytes that a tree may take.
 const BUDGET: usize = 1 << 30;
@@ -27,9 +26,10 @@ const MEMO_IN_ORDER: usize = 8;
 
 /// The numbers of shared nodes: None, the truth values, the empty tuple, and small integers.
 const NONE: Id = Id(0);
-const TRUTH: Id = Id(1);
-const EMPTY: Id = Id(2);
-const INTEGERS: u32 = 3;
+const FALSE: Id = Id(1);
+const TRUE: Id = Id(2);
+const EMPTY: Id = Id(3);
+const INTEGERS: u32 = 4;
 
 struct Machine<'a> {
     bytes: &'a [u8],
@@ -45,7 +45,7 @@ struct Machine<'a> {
 }
 
 impl<'a> Pickle<'a> {
-    /// Parses a pickle; a name that is not in the list is an error.
+    /// Parses a pickle; a call of an unknown name is an opaque object.
     pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, Error> {
         read_within(bytes, BUDGET)
     }
@@ -59,7 +59,7 @@ pub(super) fn read_within(bytes: &[u8], budget: usize) -> Result<Pickle<'_>, Err
             counted(bytes.len(), "byte", "bytes")
         )));
     }
-    let mut nodes = vec![Node::None, Node::Bool, Node::Tuple(Box::default())];
+    let mut nodes = vec![Node::None, Node::Bool(false), Node::Bool(true), Node::Tuple(Box::default())];
     nodes.extend((0..256).map(Node::Int));
     let tree = Tree { nodes, lists: Vec::new(), dicts: vec![Vec::new()] };
     let (stack, marks, memo, elsewhere) = (Vec::new(), Vec::new(), Vec::new(), HashMap::new());
@@ -107,7 +107,8 @@ impl Machine<'_> {
             }
             // Constants and numbers.
             b'N' => self.push(NONE)?,
-            0x88 | 0x89 => self.push(TRUTH)?,
+            0x88 => self.push(TRUE)?,
+            0x89 => self.push(FALSE)?,
             b'K' => {
                 let value = self.byte()?;
                 self.push(Id(INTEGERS + u32::from(value)))?;
@@ -130,16 +131,14 @@ impl Machine<'_> {
             }
             b'I' | b'L' => {
                 let line = self.line()?;
-                let node =
-                    match self.bytes.get(line).unwrap_or_default() {
-                        b"00" | b"01" => None,
-                        digits => Some(std::str::from_utf8(digits).ok().and_then(|digits| {
-                            digits.strip_suffix('L').unwrap_or(digits).parse::<i64>().ok()
-                        })),
-                    };
-                match node {
-                    None => self.push(TRUTH)?,
-                    Some(value) => self.make(value.map_or(Node::Number, Node::Int))?,
+                match self.bytes.get(line).unwrap_or_default() {
+                    b"00" => self.push(FALSE)?,
+                    b"01" => self.push(TRUE)?,
+                    digits => {
+                        let digits = std::str::from_utf8(digits).unwrap_or_default();
+                        let value = digits.strip_suffix('L').unwrap_or(digits).parse::<i64>();
+                        self.make(value.map_or(Node::Number, Node::Int))?;
+                    }
                 }
             }
             b'G' => {
@@ -239,12 +238,17 @@ impl Machine<'_> {
                 let [callee, args, named] = self.popped_array::<3>()?;
                 let entries =
                     if let Node::Dict(dict) = self.node(named) { Some(*dict as usize) } else { None };
-                if entries.and_then(|dict| self.tree.dicts.get(dict)).is_none_or(|dict| !dict.is_empty()) {
+                if entries.and_then(|dict| self.tree.dicts.get(dict)).is_some_and(Vec::is_empty) {
+                    self.call(callee, args)?;
+                } else if self.tree.global(callee).is_some() {
                     return Err(unsupported(
                         "an object made with keyword arguments is not supported".to_owned(),
                     ));
+                } else {
+                    self.make_tuple(vec![args, named])?;
+                    let both = self.pop()?;
+                    self.call(callee, both)?;
                 }
-                self.call(callee, args)?;
             }
             b'b' => {
                 let state = self.pop()?;
@@ -437,11 +441,20 @@ impl Machine<'_> {
     fn append(&mut self, parts: &[Id]) -> Result<(), Error> {
         self.pay(2 * LINK * parts.len())?;
         let top = self.top()?;
-        let number = if let Node::List(list) = self.node(top) { Some(*list as usize) } else { None };
-        let list = number.and_then(|number| self.tree.lists.get_mut(number));
-        let list =
-            list.ok_or_else(|| malformed("a value is appended to something that is not a list".to_owned()))?;
-        list.extend_from_slice(parts);
+        let not_a_list = || malformed("a value is appended to something that is not a list".to_owned());
+        #[allow(clippy::wildcard_enum_match_arm, reason = "nothing else has parts")]
+        match *self.node(top) {
+            Node::List(list) => {
+                let list = self.tree.lists.get_mut(list as usize).ok_or_else(not_a_list)?;
+                list.extend_from_slice(parts);
+            }
+            // A list of an unknown class: its parts are values.
+            Node::Made { by, entries, .. } if self.tree.global(by).is_none() => {
+                let entries = self.tree.dicts.get_mut(entries as usize).ok_or_else(not_a_list)?;
+                entries.extend(parts.iter().map(|part| (NONE, *part)));
+            }
+            _ => return Err(not_a_list()),
+        }
         Ok(())
     }
 
@@ -470,27 +483,24 @@ impl Machine<'_> {
     }
 
     fn global(&mut self, module: &Range<usize>, name: &Range<usize>) -> Result<(), Error> {
-        let said = |place: &Range<usize>| String::from_utf8_lossy(&self.bytes[place.clone()]).into_owned();
-        let (module, name) = (said(module), said(name));
-        match globals::find(&module, &name) {
-            Some(global) => {
-                self.pay(GROWING)?;
-                self.make(Node::Global(Box::new(global)))
-            }
-            None => Err(unsupported(format!(
-                "it refers to `{}`, which is not on the list of known names: pickles are parsed, never executed",
-                format!("{module}.{name}").chars().take(120).collect::<String>().shown()
-            ))),
-        }
+        let said = |place: &Range<usize>| std::str::from_utf8(&self.bytes[place.clone()]).ok();
+        let known = said(module).zip(said(name)).and_then(|(module, name)| globals::find(module, name));
+        let short = |place: &Range<usize>| (place.start as u32, place.len() as u32);
+        self.pay(GROWING)?;
+        self.make(Node::Global(Box::new(Name { known, module: short(module), item: short(name) })))
     }
 
     fn call(&mut self, callee: Id, args: Id) -> Result<(), Error> {
-        let by = self.tree.global(callee);
-        let by = by.ok_or_else(|| malformed("it calls something that is not a name".to_owned()))?;
+        if !matches!(self.node(callee), Node::Global(_)) {
+            return Err(malformed("it calls something that is not a name".to_owned()));
+        }
         if !matches!(self.node(args), Node::Tuple(_)) {
             return Err(malformed("it calls a name with arguments that are not a tuple".to_owned()));
         }
-        let entries = if by == globals::Global::OrderedDict { self.new_dict()? } else { 0 };
+        // An object of an unknown class may be a dict or a list, to which entries are added.
+        let by = self.tree.global(callee);
+        let grows = by.is_none_or(|by| by == globals::Global::OrderedDict);
+        let entries = if grows { self.new_dict()? } else { 0 };
         self.make(Node::Made { by: callee, args, state: NONE, entries })
     }
 

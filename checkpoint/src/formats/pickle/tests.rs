@@ -2,7 +2,7 @@ use reshard_test_support::Random;
 
 use crate::error::Error;
 use crate::formats::pickle::machine::{GROWING, LINK, NODE, read_within};
-use crate::formats::pickle::tree::Node;
+use crate::formats::pickle::tree::{Name, Node};
 use crate::formats::pickle::{Global, Id, Pickle};
 
 /// The pickle of one value by Python, in each of its protocols.
@@ -60,21 +60,44 @@ fn all_protocols_say_the_same() {
     }
 }
 
+/// An unknown name makes an object of which only the class is known; nothing is looked up.
 #[test]
-fn a_name_that_is_not_on_the_list_is_refused_by_name() {
-    let wrong: [(&[u8], &str); 5] = [
-        (b"cos\nsystem\n(X\x02\x00\x00\x00lstR.", "`os.system`"),
-        (b"\x80\x04\x8c\x08builtins\x8c\x04eval\x93.", "`builtins.eval`"),
-        (b"ctorch\nload\n.", "`torch.load`"),
-        (b"ctorch._utils\n_rebuild_tensor_v2 \n.", "`torch._utils._rebuild_tensor_v2 `"),
-        (b"\x80\x04\x8c\x05torch\x8c\x0cSize.__class\x93.", "`torch.Size.__class`"),
+fn a_name_that_is_not_on_the_list_is_the_class_of_an_object() {
+    let unknown: [(&[u8], &str); 5] = [
+        (b"cos\nsystem\n(X\x02\x00\x00\x00lstR.", "os.system"),
+        (b"\x80\x04\x8c\x08builtins\x8c\x04eval\x93)R.", "builtins.eval"),
+        (b"ctorch._utils\n_rebuild_tensor_v2 \n)\x81.", "torch._utils._rebuild_tensor_v2 "),
+        // Made with keyword arguments, given a state, entries as of a dict, and parts as of a list.
+        (b"\x80\x04\x8c\x01m\x8c\x01C\x93)}(X\x01\x00\x00\x00aK\x01u\x92.", "m.C"),
+        (b"cm\nC\n)\x81K\x01K\x02sK\x03a(K\x04e}b.", "m.C"),
     ];
-    for (bytes, name) in wrong {
-        let said = refused(bytes);
-        assert!(said.contains(name) && said.contains("never executed"), "{said}");
+    for (bytes, class) in unknown {
+        let pickle = Pickle::read(bytes).unwrap();
+        assert_eq!(pickle.unknown_class(pickle.root()).as_deref(), Some(class));
+        let said = pickle.state(pickle.root(), Global::Metadata, "what it holds").unwrap_err().to_string();
+        assert!(said.contains(&format!("the class `{class}`, which is not known")), "{said}");
+        assert!(pickle.call(pickle.root()).unwrap().is_none());
     }
     let size = Pickle::read(b"ctorch\nSize\n.").unwrap();
-    assert_eq!(size.global(size.root()), Some(Global::Size));
+    assert_eq!((size.global(size.root()), size.unknown_class(size.root())), (Some(Global::Size), None));
+    assert!(refused(b"cos\nsystem\n)R)R.").contains("not a name"), "a result is not called");
+}
+
+/// Everything that an object is made of is found in it, also what an unknown class was given.
+#[test]
+fn what_is_within_an_object_is_found() {
+    // m.C(1), with the state {2: 3}, the entry 4: 5, and the part 6.
+    let pickle = Pickle::read(b"cm\nC\nK\x01\x85RK\x04K\x05sK\x06a}K\x02K\x03sb.").unwrap();
+    let mut found = Vec::new();
+    let mut take = |id| {
+        found.extend(pickle.size(id, "it").ok());
+        Ok(false)
+    };
+    pickle.any_within(pickle.root(), &mut take).unwrap();
+    found.sort_unstable();
+    assert_eq!(found, [1, 2, 3, 4, 5, 6]);
+    let three = |id| Ok(pickle.size(id, "it").is_ok_and(|value| value == 3));
+    assert!(pickle.any_within(pickle.root(), &mut { three }).unwrap());
 }
 
 #[test]
@@ -111,7 +134,7 @@ fn instructions_that_are_no_data_are_refused() {
 fn what_takes_too_much_memory_is_refused() {
     // A list that doubles has at most twice the needed capacity, and during growth half as much in addition.
     assert!(3 * size_of::<Node>() / 2 <= NODE && 2 * size_of::<Id>() <= LINK);
-    assert!(3 * size_of::<Vec<Id>>() / 2 <= GROWING && size_of::<Global>() <= GROWING);
+    assert!(3 * size_of::<Vec<Id>>() / 2 <= GROWING && size_of::<Name>() <= GROWING);
     for text in [b"]" as &[u8], b"N", b"(", b"}", b"ctorch\nSize\n)R", b"N\x85", b"2\x94"] {
         let many = text.repeat((1 << 20) / text.len());
         let error = read_within(&[b"N", &many[..], b"."].concat(), 1 << 20).err().unwrap();

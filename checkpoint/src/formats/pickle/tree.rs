@@ -1,9 +1,14 @@
 //! The tree of a parsed pickle, with typed access to its nodes.
 
 use std::cell::Cell;
+use std::collections::HashSet;
 
 use crate::error::Error;
 use crate::formats::pickle::globals::Global;
+use crate::shown::Shown;
+
+/// The longest name of a class in a message, in characters.
+const LONGEST_NAME: usize = 120;
 
 /// A node, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +18,7 @@ pub(crate) struct Id(pub(super) u32);
 #[derive(Debug)]
 pub(super) enum Node {
     None,
-    Bool,
+    Bool(bool),
     Int(i64),
     /// An integer beyond 64 bits, or a number with a fraction; its value is never used.
     Number,
@@ -28,7 +33,7 @@ pub(super) enum Node {
     /// The number of a dict.
     Dict(u32),
     Set,
-    Global(Box<Global>),
+    Global(Box<Name>),
     /// The object that the file around the pickle stores under this key.
     Persistent(Id),
     /// The result of a call.
@@ -38,9 +43,17 @@ pub(super) enum Node {
         args: Id,
         /// The state that the object is given afterwards; the node of None if there is none.
         state: Id,
-        /// The number of its dict, if the name is one of a dict; else 0.
+        /// The number of its dict, if the name is one of a dict or unknown; else 0.
         entries: u32,
     },
+}
+
+/// A name in a module, and the ranges of the two texts as starts and lengths.
+#[derive(Debug)]
+pub(super) struct Name {
+    pub(super) known: Option<Global>,
+    pub(super) module: (u32, u32),
+    pub(super) item: (u32, u32),
 }
 
 /// The nodes, and the lists and dicts, which grow after they are made.
@@ -61,7 +74,7 @@ impl Tree {
     }
 
     pub(super) fn global(&self, id: Id) -> Option<Global> {
-        if let Node::Global(global) = self.node(id) { Some(**global) } else { None }
+        if let Node::Global(name) = self.node(id) { name.known } else { None }
     }
 }
 
@@ -81,6 +94,11 @@ impl<'a> Pickle<'a> {
 
     pub(crate) fn is_none(&self, id: Id) -> bool {
         matches!(self.node(id), Node::None)
+    }
+
+    /// Returns `true` for the truth value `true`; `false` for anything else.
+    pub(crate) fn is_true(&self, id: Id) -> bool {
+        matches!(self.node(id), Node::Bool(true))
     }
 
     pub(crate) fn is_text(&self, id: Id) -> bool {
@@ -197,6 +215,76 @@ impl<'a> Pickle<'a> {
         self.attribute(state, name)?.ok_or_else(|| malformed(format!("the attribute `{name}` is missing")))
     }
 
+    /// Returns the class of an object, like `argparse.Namespace`, if the class is unknown.
+    pub(crate) fn unknown_class(&self, id: Id) -> Option<String> {
+        let Node::Made { by, .. } = *self.node(id) else { return None };
+        if self.global(by).is_some() { None } else { self.name(by) }
+    }
+
+    /// Returns a name with its module.
+    fn name(&self, id: Id) -> Option<String> {
+        let Node::Global(name) = self.node(id) else { return None };
+        let text = |(start, len): (u32, u32)| {
+            let text = self.bytes.get(start as usize..(start + len) as usize).unwrap_or_default();
+            String::from_utf8_lossy(text).into_owned()
+        };
+        let whole = format!("{}.{}", text(name.module), text(name.item));
+        Some(whole.chars().take(LONGEST_NAME).collect::<String>().shown())
+    }
+
+    /// Returns `true` if `found` is true of a node, or of one that it is made of.
+    pub(crate) fn any_within(
+        &self,
+        id: Id,
+        found: &mut dyn FnMut(Id) -> Result<bool, Error>,
+    ) -> Result<bool, Error> {
+        let (mut left, mut seen) = (vec![id], HashSet::from([id.0]));
+        while let Some(id) = left.pop() {
+            self.pay(1)?;
+            if found(id)? {
+                return Ok(true);
+            }
+            let mut add = |id: Id| {
+                if seen.insert(id.0) {
+                    left.push(id);
+                }
+            };
+            let add_entries = |dict: u32, add: &mut dyn FnMut(Id)| {
+                for (key, value) in self.tree.dicts.get(dict as usize).into_iter().flatten() {
+                    add(*key);
+                    add(*value);
+                }
+            };
+            match self.node(id) {
+                Node::None
+                | Node::Bool(_)
+                | Node::Int(_)
+                | Node::Number
+                | Node::Text { .. }
+                | Node::Bytes
+                | Node::Set
+                | Node::Global(_) => {}
+                Node::Tuple(parts) => parts.iter().copied().for_each(add),
+                Node::List(list) => {
+                    self.tree.lists.get(*list as usize).into_iter().flatten().copied().for_each(add);
+                }
+                Node::Dict(dict) => add_entries(*dict, &mut add),
+                Node::Persistent(key) => add(*key),
+                Node::Made { args, state, entries, .. } => {
+                    add(*args);
+                    add(*state);
+                    add_entries(*entries, &mut add);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns `true` for a list.
+    pub(crate) fn is_list(&self, id: Id) -> bool {
+        matches!(self.node(id), Node::List(_))
+    }
+
     fn node(&self, id: Id) -> &Node {
         self.tree.node(id)
     }
@@ -210,15 +298,23 @@ impl<'a> Pickle<'a> {
         Ok(())
     }
 
-    fn wrong(&self, id: Id, what: &str, wanted: &str) -> Error {
-        malformed(format!("{what} is {}, but must be {wanted}", self.kind(id)))
+    /// Returns the error for a node of another kind than `wanted`.
+    pub(crate) fn wrong(&self, id: Id, what: &str, wanted: &str) -> Error {
+        let is = match (self.unknown_class(id), self.name(id)) {
+            (Some(class), _) => format!("an object of the class `{class}`, which is not known"),
+            (None, Some(name)) if self.global(id).is_none() => {
+                format!("the name `{name}`, which is not known")
+            }
+            (None, _) => self.kind(id).to_owned(),
+        };
+        malformed(format!("{what} is {is}, but must be {wanted}"))
     }
 
     /// Returns the kind of the node, for messages.
     pub(crate) fn kind(&self, id: Id) -> &'static str {
         match self.node(id) {
             Node::None => "None",
-            Node::Bool => "a truth value",
+            Node::Bool(_) => "a truth value",
             Node::Int(_) => "an integer",
             Node::Number => "a number",
             Node::Text { .. } => "a text",

@@ -1,0 +1,51 @@
+//! Files of Meta's Llama: `consolidated.00.pth`, .., one for each rank of tensor parallelism.
+//!
+//! They do not describe their parts, but the placements follow from the names. The token embedding is split by
+//! columns up to Llama 2 and by rows since Llama 3; the length of `norm.weight` decides which it is.
+
+use std::path::Path;
+
+use crate::error::Error;
+use crate::model::checkpoint::Checkpoint;
+use crate::open::source::SourceSpec;
+use crate::open::{by_content, by_source};
+
+/// The placements by name, but that of the token embedding.
+const PLACEMENTS: [(&str, &str); 12] = [
+    ("output.weight", "S(0)"),
+    ("norm.weight", "R"),
+    ("rope.freqs", "R"),
+    ("*.attention.wq.weight", "S(0)"),
+    ("*.attention.wk.weight", "S(0)"),
+    ("*.attention.wv.weight", "S(0)"),
+    ("*.attention.wo.weight", "S(1)"),
+    ("*.feed_forward.w1.weight", "S(0)"),
+    ("*.feed_forward.w2.weight", "S(1)"),
+    ("*.feed_forward.w3.weight", "S(0)"),
+    ("*.attention_norm.weight", "R"),
+    ("*.ffn_norm.weight", "R"),
+];
+
+const EMBEDDING: &str = "tok_embeddings.weight";
+
+/// Returns the number of ranks, if the names have the files of ranks 0, 1, ..
+pub(super) fn ranks(names: &[String]) -> Option<usize> {
+    let has = |rank: usize| names.binary_search(&format!("consolidated.{rank:02}.pth")).is_ok();
+    Some((0..names.len()).take_while(|rank| has(*rank)).count()).filter(|ranks| *ranks > 1)
+}
+
+/// Opens the files of all ranks.
+pub(super) fn open(dir: &Path, ranks: usize) -> Result<Checkpoint, Error> {
+    let first = by_content::open(&dir.join("consolidated.00.pth"))?;
+    let shape = |name: &str| first.tensors.iter().find(|one| one.name == name).map(|one| &one.shape[..]);
+    let by_rows = match (shape(EMBEDDING), shape("norm.weight")) {
+        (Some([_, columns]), Some([dim])) => columns == dim,
+        _ => false,
+    };
+    let embedding = (EMBEDDING, if by_rows { "S(0)" } else { "S(1)" });
+    let placements = PLACEMENTS.into_iter().chain([embedding]);
+    let source = SourceSpec::of("consolidated.{tp:02}.pth", &format!("tp={ranks}"), placements)?;
+    by_source::open(dir, &source).map_err(|error| {
+        error.about(format!("{}, as files of Llama (`--source FILE` describes others)", dir.display()))
+    })
+}
