@@ -87,7 +87,7 @@ pub(crate) fn carry_out<X: Exchange>(
     let worst = |at: usize| everywhere.iter().map(|process| process[at]).max().unwrap_or(0);
     let reports = moves.iter().enumerate().map(|(at, tensor)| report(tensor, exchange, worst(at))).collect();
     let reports = together(exchange, reports)?;
-    let written = outputs.finish(exchange)?;
+    let written = outputs.finish(exchange, &wish.mesh, &moves, &checkpoint)?;
     let ignored = checkpoint.ignored.clone();
     Ok(JobReport { lost, ignored, others, ..JobReport::new(reports, true, written, start.elapsed()) })
 }

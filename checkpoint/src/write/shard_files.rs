@@ -18,6 +18,7 @@ use std::thread::{self, JoinHandle};
 use reshard_layout::internal::counted;
 use safetensors::Dtype;
 
+use crate::bytes::checksum::checksum;
 use crate::error::Error;
 use crate::formats::header;
 use crate::job::decision::Move;
@@ -59,6 +60,8 @@ pub(crate) struct ShardFile {
     /// The bytes appended since the last sync began.
     unsynced: usize,
     syncing: Option<JoinHandle<io::Result<()>>>,
+    /// The checksums of the header and of the tensors appended so far.
+    sums: Vec<u64>,
 }
 
 impl ShardFile {
@@ -81,6 +84,7 @@ impl ShardFile {
             expected,
             unsynced: 0,
             syncing: None,
+            sums: vec![checksum(&header)],
         };
         this.write(&header)?;
         Ok(this)
@@ -100,7 +104,13 @@ impl ShardFile {
             );
             return Err(Error::internal(message));
         }
+        self.sums.push(checksum(bytes));
         self.write(bytes)
+    }
+
+    /// Returns the checksum of the header, then those of the tensors appended so far.
+    pub(crate) fn sums(&self) -> &[u64] {
+        &self.sums
     }
 
     /// Flushes and syncs; every tensor must have been appended.

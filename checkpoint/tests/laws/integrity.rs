@@ -35,6 +35,42 @@ fn said(out: &Path) -> Option<String> {
     }
 }
 
+/// The checksums do not depend on the path that the bytes took.
+#[test]
+fn an_engine_writes_the_checksums_of_a_run_from_files_to_files() {
+    let folder = tempfile::tempdir().unwrap();
+    for (mesh, to) in [("a=2,b=2", "S(0),S(1)"), ("a=3", "R"), ("a=2,b=2", "S(1),R"), ("a=2", "BL(0,4)")] {
+        let (_, out) = made(folder.path(), mesh, to);
+        let engine = folder.path().join("engine");
+        let input = folder.path().join("w.safetensors");
+        ReshardJob { out: Some(engine.clone()), ..job(&input, mesh, to, true) }.run(&mut ()).unwrap();
+        for entry in fs::read_dir(&out).unwrap() {
+            let name = entry.unwrap().file_name();
+            assert!(
+                fs::read(out.join(&name)).unwrap() == fs::read(engine.join(&name)).unwrap(),
+                "{mesh} {to} {name:?}"
+            );
+        }
+        let file = engine
+            .join(format!("rank-00000-of-{:05}.safetensors", fs::read_dir(&engine).unwrap().count() - 1));
+        let mut bytes = fs::read(&file).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        fs::write(&file, bytes).unwrap();
+        assert!(said(&engine).is_some(), "{mesh} {to} {file:?}");
+        let unchecked = ReshardJob {
+            verify: false,
+            force: true,
+            out: Some(engine.clone()),
+            ..job(&input, mesh, to, true)
+        };
+        unchecked.run(&mut ()).unwrap();
+        assert!(!Checkpoint::open(Some(&engine)).unwrap().has_checksums());
+        for made in [out, engine] {
+            fs::remove_dir_all(made).unwrap();
+        }
+    }
+}
+
 /// Flips one bit of every byte of every file, or every bit in a full sweep.
 #[test]
 fn a_flipped_bit_anywhere_is_found_and_its_file_is_named() {
