@@ -9,6 +9,7 @@
 
 pub(crate) mod checksum;
 pub(crate) mod inflated;
+pub(crate) mod packing;
 pub(crate) mod peek;
 pub(crate) mod pieces;
 pub(crate) mod place;
@@ -17,6 +18,7 @@ pub(crate) mod read;
 pub(crate) mod remote;
 pub(crate) mod strided;
 pub(crate) mod zip;
+pub(crate) mod zstd;
 
 use reshard_layout::internal::counted;
 use std::fs::{self, File};
@@ -89,7 +91,7 @@ pub(crate) enum Access<'a> {
     InFile { input: &'a Input, file: Handle, start: u64, len: usize },
     Owned(&'a [u8]),
     Strided { strided: &'a Strided, stored: Box<Access<'a>> },
-    Inflated { input: &'a Input, bytes: Arc<Vec<u8>>, start: usize, len: usize },
+    Inflated { input: Option<&'a Input>, bytes: Arc<Vec<u8>>, start: usize, len: usize },
 }
 
 /// An open range of bytes that is read sequentially.
@@ -266,7 +268,7 @@ impl Bytes {
                 Ok(Access::Strided { strided, stored: Box::new(strided.stored().access()?) })
             }
             Self::Inflated { inflated, start, len } => {
-                let (input, bytes) = (inflated.input(), inflated.bytes()?);
+                let (input, bytes) = (inflated.place().map(|(input, _)| &**input), inflated.bytes()?);
                 within(*start, *len, bytes.len())?;
                 Ok(Access::Inflated { input, bytes, start: *start, len: *len })
             }
@@ -279,7 +281,10 @@ impl Bytes {
             Self::InFile { start, len, .. } => (0, start, len).hash(hasher),
             Self::Owned(bytes) => (1, bytes).hash(hasher),
             Self::Strided(strided) => strided.hash_place(hasher),
-            Self::Inflated { start, len, .. } => (3, start, len).hash(hasher),
+            Self::Inflated { inflated, start, len } => {
+                (3, start, len).hash(hasher);
+                inflated.hash_place(hasher);
+            }
         }
     }
 
@@ -294,7 +299,7 @@ impl Bytes {
             Self::InFile { input, start, .. } => Some((input, *start)),
             Self::Owned(_) => None,
             Self::Strided(strided) => strided.stored().place(),
-            Self::Inflated { inflated, .. } => Some((inflated.input(), inflated.start())),
+            Self::Inflated { inflated, .. } => inflated.place(),
         }
     }
 }
@@ -325,7 +330,9 @@ impl Access<'_> {
             }
             Self::Inflated { input, bytes, start, len } => {
                 within(at, room.len(), *len)?;
-                input.read.fetch_add(room.len() as u64, Ordering::Relaxed);
+                if let Some(input) = input {
+                    input.read.fetch_add(room.len() as u64, Ordering::Relaxed);
+                }
                 room.copy_from_slice(&bytes[start + at..start + at + room.len()]);
                 Ok(())
             }

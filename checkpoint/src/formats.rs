@@ -10,6 +10,7 @@ pub(crate) mod index;
 pub(crate) mod manifest;
 pub(crate) mod numpy;
 pub(crate) mod objects_file;
+pub(crate) mod orbax;
 pub(crate) mod pickle;
 pub(crate) mod rank_files;
 pub(crate) mod torch_save;

@@ -69,7 +69,7 @@ fn said(difference: &DiffReport, first: &Path, second: &Path) -> String {
         let names: Vec<_> = difference.not_compared.iter().take(NAMED).map(|name| printable(name)).collect();
         let more = if difference.not_compared.len() > NAMED { ", .." } else { "" };
         let names = names.join(", ");
-        let _ = writeln!(text, "not compared (entries of .pt or .npz files): {names}{more}");
+        let _ = writeln!(text, "not compared (entries without separate bytes): {names}{more}");
     }
     let _ = match (difference.equal, difference.different.len()) {
         (true, _) => writeln!(text, "equal: {counted}"),

@@ -35,6 +35,11 @@ pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     crc_fast::checksum(CrcAlgorithm::Crc64Nvme, bytes)
 }
 
+/// Returns the CRC-32C (Castagnoli) of some bytes.
+pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
+    crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
 /// The checksum of a whole whose ranges arrive in any order.
 #[derive(Debug, Default)]
 pub(crate) struct Sum(AtomicU64);

@@ -1,10 +1,13 @@
-//! A compressed (DEFLATE) range of a file: decompressed as a whole when one of its bytes is requested.
+//! Compressed bytes: decompressed as a whole when one of them is requested.
 //!
-//! Reads cannot begin in the middle, so the result is cached until another entry of the same archive is
-//! requested. Memory holds one entry, and those that are being read at that moment. An entry of more than
-//! [`MOST`] bytes is not inflated. The result must have exactly the declared length. If all of it is needed
-//! once and in order, it is not cached.
+//! Reads cannot begin in the middle, so the results are cached. Memory holds the last one of an archive, or the last
+//! ones of a group up to a number of bytes, and those that are being read at that moment. More than [`MOST`] bytes are
+//! not decompressed. The result must have exactly the declared length. If all of it is needed once and in order, it is
+//! not cached.
 
+use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use miniz_oxide::inflate::decompress_to_vec_with_limit;
@@ -12,6 +15,7 @@ use miniz_oxide::inflate::stream::{InflateState, inflate};
 use miniz_oxide::{DataFormat, MZError, MZFlush, MZStatus};
 use reshard_layout::internal::counted;
 
+use crate::bytes::packing::Packing;
 use crate::bytes::{self as bytes, Input};
 use crate::error::{Error, ErrorKind};
 
@@ -24,81 +28,154 @@ const PIECE: usize = 1 << 18;
 /// The kind of the error for data that does not inflate.
 pub(crate) const KIND: &str = "inflate";
 
-/// The cache of an archive: the entry that was inflated last.
-#[derive(Clone, Default)]
-pub(crate) struct Last(Arc<Mutex<Option<Kept>>>);
-
-/// An entry, by its start in the file.
-struct Kept {
-    start: u64,
-    bytes: Arc<Vec<u8>>,
+/// How bytes are compressed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Codec {
+    Deflate,
+    Packing(Packing),
+    /// A few bytes that are repeated.
+    Repeated,
 }
 
-/// A compressed range of a file.
+/// The compressed bytes.
+#[derive(Clone)]
+pub(crate) enum Packed {
+    InFile { input: Arc<Input>, start: u64, len: usize },
+    Owned(Arc<Vec<u8>>),
+}
+
+/// The cache of a group of compressed bytes: the last ones, up to a number of bytes, and at least one.
+#[derive(Clone, Default)]
+pub(crate) struct Last {
+    most: usize,
+    kept: Arc<Mutex<VecDeque<Kept>>>,
+}
+
+/// Decompressed bytes, by the number of what they were; `None` while they are being decompressed.
+struct Kept {
+    number: u64,
+    len: usize,
+    bytes: Arc<Mutex<Option<Arc<Vec<u8>>>>>,
+}
+
+impl Last {
+    /// Returns a cache of up to `most` bytes.
+    pub(crate) fn of(most: usize) -> Self {
+        Self { most, kept: Arc::default() }
+    }
+
+    /// Returns the place of decompressed bytes, which may be empty; others are dropped to make room.
+    fn place(&self, number: u64, len: usize) -> Arc<Mutex<Option<Arc<Vec<u8>>>>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(one) = kept.iter().find(|one| one.number == number) {
+            return Arc::clone(&one.bytes);
+        }
+        let mut all = kept.iter().map(|one| one.len).sum::<usize>().saturating_add(len);
+        while all > self.most
+            && let Some(first) = kept.pop_front()
+        {
+            all -= first.len;
+        }
+        let bytes = Arc::default();
+        kept.push_back(Kept { number, len, bytes: Arc::clone(&bytes) });
+        bytes
+    }
+}
+
+/// Compressed bytes, and how to decompress them.
 pub(crate) struct Inflated {
-    input: Arc<Input>,
-    start: u64,
-    packed: usize,
+    /// Different for each, so that it is a key of the cache.
+    number: u64,
+    packed: Packed,
+    codec: Codec,
     len: usize,
     last: Last,
 }
 
 impl Inflated {
-    /// Describes `packed` compressed bytes that decompress to `len` bytes.
-    pub(crate) fn new(
-        input: Arc<Input>,
-        start: u64,
-        packed: u64,
-        len: u64,
-        last: Last,
-    ) -> Result<Self, Error> {
-        if len > MOST || packed > MOST {
+    /// Describes compressed bytes that decompress to `len` bytes.
+    pub(crate) fn new(packed: Packed, codec: Codec, len: u64, last: Last) -> Result<Self, Error> {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        if len > MOST || packed.len() as u64 > MOST {
             let message = format!(
-                "{}: a compressed entry of {len} exceeds the limit of {MOST} bytes, because it is decompressed in memory; save it uncompressed, which has no limit",
-                input.path().display(),
+                "a compressed entry of {len} exceeds the limit of {MOST} bytes, because it is decompressed in memory; save it uncompressed, which has no limit",
                 len = counted(len, "byte", "bytes")
             );
-            return Err(Error::unsupported("compressed", message));
+            return Err(packed.about(Error::unsupported("compressed", message)));
         }
-        Ok(Self { input, start, packed: packed as usize, len: len as usize, last })
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { number, packed, codec, len: len as usize, last })
     }
 
-    pub(crate) fn input(&self) -> &Arc<Input> {
-        &self.input
+    /// Returns the file and the offset of the compressed bytes, if they are in one.
+    pub(crate) fn place(&self) -> Option<(&Arc<Input>, u64)> {
+        match &self.packed {
+            Packed::InFile { input, start, .. } => Some((input, *start)),
+            Packed::Owned(_) => None,
+        }
     }
 
-    /// Returns the offset in the file.
-    pub(crate) fn start(&self) -> u64 {
-        self.start
+    /// Hashes the location of the compressed bytes, or the bytes themselves.
+    pub(crate) fn hash_place(&self, hasher: &mut impl Hasher) {
+        match &self.packed {
+            Packed::InFile { start, len, .. } => (start, len).hash(hasher),
+            Packed::Owned(bytes) => (bytes, self.codec == Codec::Repeated).hash(hasher),
+        }
     }
 
     /// Returns all bytes, from the cache if possible.
     pub(crate) fn bytes(&self) -> Result<Arc<Vec<u8>>, Error> {
-        let mut last = self.last.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kept) = last.as_ref().filter(|kept| kept.start == self.start) {
-            return Ok(Arc::clone(&kept.bytes));
+        let place = self.last.place(self.number, self.len);
+        // Others wait for the same bytes, and for no others.
+        let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bytes) = &*place {
+            return Ok(Arc::clone(bytes));
         }
-        // Free the previous entry before the new one is allocated.
-        *last = None;
-        let packed = self.input.read(self.start, self.packed)?;
-        let bytes = decompress_to_vec_with_limit(&packed, self.len).ok();
-        let bytes = bytes.filter(|bytes| bytes.len() == self.len).ok_or_else(|| self.wrong())?;
-        let bytes = Arc::new(bytes);
-        *last = Some(Kept { start: self.start, bytes: Arc::clone(&bytes) });
+        let bytes = Arc::new(self.decompressed()?);
+        *place = Some(Arc::clone(&bytes));
         Ok(bytes)
+    }
+
+    fn decompressed(&self) -> Result<Vec<u8>, Error> {
+        let read;
+        let packed: &[u8] = match &self.packed {
+            Packed::InFile { input, start, len } => {
+                read = input.read(*start, *len)?;
+                &read
+            }
+            Packed::Owned(bytes) => bytes,
+        };
+        let bytes = match &self.codec {
+            Codec::Deflate => decompress_to_vec_with_limit(packed, self.len).ok(),
+            Codec::Packing(packing) => {
+                return packing.decode(packed.to_vec(), self.len).map_err(|error| self.packed.about(error));
+            }
+            Codec::Repeated => {
+                let mut bytes = Vec::new();
+                bytes::reserve(&mut bytes, self.len)?;
+                bytes.extend(packed.iter().cycle().take(self.len));
+                Some(bytes)
+            }
+        };
+        bytes.filter(|bytes| bytes.len() == self.len).ok_or_else(|| self.wrong())
     }
 
     /// Passes all bytes to `take`, a block at a time; none is cached, so memory use is small.
     pub(crate) fn each_piece(&self, take: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
-        let file = self.input.open_again()?;
+        let (Codec::Deflate, Packed::InFile { input, start, len: packed_len }) = (&self.codec, &self.packed)
+        else {
+            self.decompressed()?.chunks(PIECE).for_each(take);
+            return Ok(());
+        };
+        let file = input.open_again()?;
         let mut state = InflateState::new_boxed(DataFormat::Raw);
         let (mut packed, mut piece) = (Vec::new(), vec![0; PIECE]);
         let (mut at, mut made) = (0, 0);
-        while at < self.packed {
-            let len = PIECE.min(self.packed - at);
+        while at < *packed_len {
+            let len = PIECE.min(packed_len - at);
             bytes::resize(&mut packed, len)?;
-            let read = file.read_exact_at(self.start + at as u64, &mut packed);
-            read.map_err(|error| self.input.failed(&error))?;
+            let read = file.read_exact_at(start + at as u64, &mut packed);
+            read.map_err(|error| input.failed(&error))?;
             at += len;
             let mut rest = &packed[..];
             loop {
@@ -110,7 +187,7 @@ impl Inflated {
                 }
                 take(&piece[..done.bytes_written]);
                 match done.status {
-                    Ok(MZStatus::StreamEnd) if made == self.len => return self.input.check(&file),
+                    Ok(MZStatus::StreamEnd) if made == self.len => return input.check(&file),
                     // The decoder needs more input than there is.
                     Err(MZError::Buf) => break,
                     Ok(MZStatus::Ok) if rest.is_empty() && done.bytes_written < piece.len() => break,
@@ -124,11 +201,26 @@ impl Inflated {
 
     fn wrong(&self) -> Error {
         let message = format!(
-            "{}: a compressed entry does not decompress to its declared {}",
-            self.input.path().display(),
+            "a compressed entry does not decompress to its declared {}",
             counted(self.len, "byte", "bytes")
         );
-        Error::failed(ErrorKind::Parse, KIND, message)
+        self.packed.about(Error::failed(ErrorKind::Parse, KIND, message))
+    }
+}
+
+impl Packed {
+    fn len(&self) -> usize {
+        match self {
+            Self::InFile { len, .. } => *len,
+            Self::Owned(bytes) => bytes.len(),
+        }
+    }
+
+    fn about(&self, error: Error) -> Error {
+        match self {
+            Self::InFile { input, .. } => error.about(input.path().display()),
+            Self::Owned(_) => error,
+        }
     }
 }
 
@@ -140,7 +232,7 @@ mod tests {
     use miniz_oxide::deflate::compress_to_vec;
     use reshard_test_support::Random;
 
-    use super::{Inflated, KIND, Last, PIECE};
+    use super::{Codec, Inflated, KIND, Last, PIECE, Packed};
     use crate::bytes::Input;
 
     #[test]
@@ -155,8 +247,9 @@ mod tests {
                 let pieces = |packed: &[u8], len: usize| {
                     fs::write(&path, [b"before", packed, b"behind"].concat()).unwrap();
                     let input = Arc::new(Input::open(&path).unwrap());
+                    let packed = Packed::InFile { input, start: 6, len: packed.len() };
                     let inflated =
-                        Inflated::new(input, 6, packed.len() as u64, len as u64, Last::default()).unwrap();
+                        Inflated::new(packed, Codec::Deflate, len as u64, Last::default()).unwrap();
                     let mut all = Vec::new();
                     let done = inflated.each_piece(&mut |piece| {
                         assert!(piece.len() <= PIECE);
@@ -171,6 +264,27 @@ mod tests {
                     assert_eq!(pieces(&packed, less).unwrap_err().code(), KIND);
                 }
             }
+        }
+    }
+
+    /// The cache holds the last ones up to its bytes, and always the last one.
+    #[test]
+    fn the_last_ones_are_cached() {
+        let of = |byte: u8, last: &Last| {
+            let packed = Packed::Owned(Arc::new(vec![byte]));
+            Inflated::new(packed, Codec::Repeated, 10, last.clone()).unwrap()
+        };
+        for (most, held) in [(0, 1), (9, 1), (20, 2), (25, 2), (30, 3)] {
+            let last = Last::of(most);
+            let all: Vec<Inflated> = (0..5).map(|byte| of(byte, &last)).collect();
+            for (byte, one) in all.iter().enumerate() {
+                assert_eq!(*one.bytes().unwrap(), [byte as u8; 10]);
+                assert!(Arc::ptr_eq(&one.bytes().unwrap(), &one.bytes().unwrap()));
+                assert_eq!(last.kept.lock().unwrap().len(), held.min(byte + 1), "{most}");
+            }
+            let before = all[4].bytes().unwrap();
+            assert_eq!(*all[0].bytes().unwrap(), [0; 10]);
+            assert_eq!(Arc::ptr_eq(&before, &all[4].bytes().unwrap()), held > 1, "{most}");
         }
     }
 }

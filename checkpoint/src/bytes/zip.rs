@@ -12,7 +12,7 @@ use rawzip::{CompressionMethod, ErrorKind, RECOMMENDED_BUFFER_SIZE, ZipLocator};
 use reshard_layout::internal::counted;
 
 use crate::bytes::Bytes;
-use crate::bytes::inflated::{Inflated, Last};
+use crate::bytes::inflated::{Codec, Inflated, Last, Packed};
 use crate::bytes::peek::Peek;
 use crate::error::Error;
 use crate::shown::Shown;
@@ -130,8 +130,9 @@ impl<'a> Zip<'a> {
         if entry.method != CompressionMethod::DEFLATE {
             return Err(entry.compressed("only stored and deflated entries are supported"));
         }
-        let (input, last) = (Arc::clone(entry.packed.input), self.last.clone());
-        let inflated = Inflated::new(input, entry.packed.start(), entry.packed.len(), entry.len, last)?;
+        let (input, start) = (Arc::clone(entry.packed.input), entry.packed.start());
+        let packed = Packed::InFile { input, start, len: entry.packed.len() as usize };
+        let inflated = Inflated::new(packed, Codec::Deflate, entry.len, self.last.clone())?;
         Ok(Bytes::Inflated { inflated: Arc::new(inflated), start: 0, len: entry.len as usize })
     }
 }

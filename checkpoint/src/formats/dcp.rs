@@ -32,13 +32,11 @@ use crate::model::archives::{self, Archive};
 use crate::model::checkpoint::{Checkpoint, Origin, Tensor};
 use crate::model::objects::{self, Content, Object};
 use crate::model::parts;
-use crate::model::placed::Placed;
 use crate::model::stored::Stored;
 use crate::parallel;
 use crate::shown::Shown;
 use beside::Beside;
 use metadata::{Item, Metadata};
-use reshard_sharding::{Interval, Region};
 
 /// The file that lists the contents of the others.
 pub(crate) const METADATA_NAME: &str = ".metadata";
@@ -134,7 +132,7 @@ pub(crate) fn open(dir: &Path, path: &Path) -> Result<Checkpoint, Error> {
             .iter()
             .zip(bytes)
             .filter_map(|((start, len), bytes)| Some((&start[..], &len[..], bytes?)));
-        let made = of_chunks(name, tensor.dtype, &tensor.shape, parts.collect());
+        let made = parts::of_chunks(name, tensor.dtype, &tensor.shape, parts.collect());
         let made = made.map_err(|error| error.about_tensor(name).about(path.display()))?;
         all.push(Tensor { path: path_of(name), ..made });
     }
@@ -162,24 +160,6 @@ pub(crate) fn writer(path: &Path) -> Option<String> {
 
 /// The number of threads that open files: each waits for the disk.
 const THREADS: usize = 4;
-
-/// A chunk: its start in the tensor, its shape, its bytes.
-type Chunk<'a> = (&'a [usize], &'a [usize], Bytes);
-
-/// Returns a tensor of non-empty chunks within its shape; an error if they do not tile it.
-pub(crate) fn of_chunks(
-    name: &str,
-    dtype: safetensors::Dtype,
-    shape: &[usize],
-    chunks: Vec<Chunk<'_>>,
-) -> Result<Tensor, Error> {
-    let interval =
-        |(start, len): (&usize, &usize)| [Interval { start: *start, len: *len }].into_iter().collect();
-    let region =
-        |(start, len, _): &Chunk<'_>| Region { dims: start.iter().zip(*len).map(interval).collect() };
-    let placed = Placed::apart(chunks.iter().map(region).collect());
-    parts::tensor(name, dtype, shape, placed, chunks.into_iter().map(|(_, _, bytes)| bytes).collect())
-}
 
 fn stays_inside(file: &str) -> Result<(), Error> {
     if place::is_inside(file) {

@@ -82,6 +82,8 @@ pub(crate) enum Container {
     NamelessKey,
     /// A tensor in a rank's file that is not below the key of the tensors.
     OfOneRank,
+    /// A leaf of Orbax of this type, which is not an array.
+    Orbax(Arc<str>),
     /// A file of objects next to `.metadata`.
     BesideDcp,
     /// `others.bin`, which is missing, or ends before its bytes do.
@@ -96,6 +98,12 @@ impl Container {
             Self::AroundTensors(class) => {
                 return format!(
                     "it is an object ({class}) with tensors in it, which are not read; save these tensors in a dict"
+                )
+                .into();
+            }
+            Self::Orbax(kind) => {
+                return format!(
+                    "it is a leaf of type {kind} in a checkpoint of Orbax, of which only arrays are read"
                 )
                 .into();
             }

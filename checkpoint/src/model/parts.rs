@@ -54,6 +54,24 @@ pub(crate) fn tensor(
 /// The start and the extents of a box.
 type Box = (Vec<usize>, Vec<usize>);
 
+/// A chunk: its start in the tensor, its shape, its bytes.
+pub(crate) type Chunk<'a> = (&'a [usize], &'a [usize], Bytes);
+
+/// Returns a tensor of non-empty chunks within its shape; an error if they do not tile it.
+pub(crate) fn of_chunks(
+    name: &str,
+    dtype: Dtype,
+    shape: &[usize],
+    chunks: Vec<Chunk<'_>>,
+) -> Result<Tensor, Error> {
+    let interval =
+        |(start, len): (&usize, &usize)| [Interval { start: *start, len: *len }].into_iter().collect();
+    let region =
+        |(start, len, _): &Chunk<'_>| Region { dims: start.iter().zip(*len).map(interval).collect() };
+    let placed = Placed::apart(chunks.iter().map(region).collect());
+    tensor(name, dtype, shape, placed, chunks.into_iter().map(|(_, _, bytes)| bytes).collect())
+}
+
 /// Returns the boxes of all regions: one for every choice of an interval in each dim.
 fn boxes(regions: &[Region]) -> Result<Vec<Box>, Error> {
     let mut boxes = Vec::with_capacity(regions.len());

@@ -1,6 +1,6 @@
 //! Detects the format of a folder from the names of its files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::bytes::place;
 use crate::error::Error;
@@ -9,9 +9,13 @@ use crate::formats::fsdp;
 use crate::formats::header;
 use crate::formats::index::{INDEX_NAME, TORCH_INDEX_NAME};
 use crate::formats::manifest::MANIFEST_NAME;
+use crate::formats::orbax;
 use crate::formats::rank_files;
 use crate::model::checkpoint::Checkpoint;
 use crate::open::{by_content, indexed, llama, union};
+
+/// The most names in a folder that are looked into.
+const MOST_ITEMS: usize = 64;
 
 /// Opens the folder of a checkpoint of any format.
 pub(super) fn open(dir: &Path) -> Result<Checkpoint, Error> {
@@ -22,6 +26,9 @@ pub(super) fn open(dir: &Path) -> Result<Checkpoint, Error> {
     let metadata = dir.join(METADATA_NAME);
     if place::exists(&metadata)? {
         return dcp::open(dir, &metadata);
+    }
+    if place::exists(&dir.join(orbax::METADATA_NAME))? {
+        return orbax::open(dir);
     }
     for index in [INDEX_NAME, TORCH_INDEX_NAME] {
         let index = dir.join(index);
@@ -64,6 +71,9 @@ pub(super) fn open(dir: &Path) -> Result<Checkpoint, Error> {
     if parts.len() > 1 {
         return union::open(dir, &parts);
     }
+    if let Some(step) = step(dir, &names)? {
+        return orbax::open(&step);
+    }
     let torch = if parts.is_empty() { ending_in(&names, &["pt", "pth"]) } else { parts };
     match &torch[..] {
         [only] => by_content::open(&dir.join(only)),
@@ -86,6 +96,30 @@ pub(super) fn open(dir: &Path) -> Result<Checkpoint, Error> {
                 "holds no .safetensors, .bin, .pt or .pth file, no {INDEX_NAME}, no {MANIFEST_NAME} and no {METADATA_NAME}"
             ),
         )),
+    }
+}
+
+/// Returns the one folder of a step that holds arrays of Orbax: managers of checkpoints write them below the step.
+fn step(dir: &Path, names: &[String]) -> Result<Option<PathBuf>, Error> {
+    if names.len() > MOST_ITEMS {
+        return Ok(None);
+    }
+    let mut items = Vec::new();
+    for name in names {
+        if place::exists(&dir.join(name).join(orbax::METADATA_NAME))? {
+            items.push(name);
+        }
+    }
+    match &items[..] {
+        [] => Ok(None),
+        [only] => Ok(Some(dir.join(only))),
+        [first, .., last] => {
+            let count = items.len();
+            Err(refused(
+                dir,
+                &format!("holds {count} checkpoints of Orbax, {first} to {last}; name one of them"),
+            ))
+        }
     }
 }
 
@@ -122,11 +156,6 @@ fn foreign(names: &[String]) -> Option<String> {
     if let Some(name) = has(&|name| name.starts_with("mp_rank_")) {
         return Some(format!(
             "holds {name}: a checkpoint of Megatron-LM, whose files do not describe their parts; describe them with `--source FILE`, or save it with --ckpt-format torch_dist"
-        ));
-    }
-    if let Some(name) = has(&|name| name == "manifest.ocdbt" || name == "_METADATA") {
-        return Some(format!(
-            "holds {name}: a checkpoint of Orbax, which is not read; restore it in JAX and save it as safetensors"
         ));
     }
     None

@@ -313,7 +313,6 @@ fn formats_that_another_program_converts_are_refused_by_name() {
         ("model.gguf", "GGUF"),
         ("rank0.engine", "TensorRT"),
         ("mp_rank_00", "Megatron-LM"),
-        ("manifest.ocdbt", "Orbax"),
     ] {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(file), "GGUF").unwrap();

@@ -14,6 +14,7 @@ mod messages;
 mod objects;
 mod objects_named;
 mod offline;
+mod orbax;
 mod page;
 mod pickled;
 mod reading;

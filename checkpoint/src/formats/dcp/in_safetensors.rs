@@ -14,12 +14,12 @@ use serde::{Deserialize, Serialize};
 use crate::bytes::Bytes;
 use crate::bytes::place;
 use crate::error::Error;
-use crate::formats::dcp::of_chunks;
 use crate::formats::dcp::written::WRITER;
 use crate::formats::header::{self, Opened};
 use crate::formats::index::INDEX_NAME;
 use crate::formats::unique;
 use crate::model::checkpoint::{Checkpoint, Origin};
+use crate::model::parts::of_chunks;
 use crate::model::stored::{FreeTexts, Stored};
 
 /// The free text that holds the offsets of chunks.
