@@ -16,6 +16,7 @@
 //! * [`collectives`]: running plans, and engines; `mpi`, `nccl` and, with the feature `cuda`, `device` are
 //!   the others.
 //! * `checkpoint` (feature `checkpoint`): where are the bytes in files? Reads, reshards, verifies and saves.
+//! * `mapping` (feature `checkpoint`): which tensors become which? Rules that rename, fuse, split and rearrange.
 //! * [`Error`], [`Result`] and [`ErrorKind`]: one error type for programs that use several of these modules.
 //! * [`glossary`] (feature `draw`, as it links to its types): the terminology, with definitions and origins.
 #![forbid(unsafe_code)]
@@ -35,6 +36,8 @@ pub use reshard_draw as draw;
 pub use reshard_kernels as kernels;
 pub use reshard_layout as layout;
 pub use reshard_layout::ErrorKind;
+#[cfg(feature = "checkpoint")]
+pub use reshard_mapping as mapping;
 #[cfg(feature = "mpi")]
 pub use reshard_mpi as mpi;
 #[cfg(feature = "nccl")]

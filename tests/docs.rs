@@ -98,6 +98,7 @@ fn every_file_that_a_page_names_is_there() {
         "docs/design.md",
         "docs/engines.md",
         "docs/jax.md",
+        "docs/mapping.md",
         "docs/planner.md",
         "docs/programs.md",
         "docs/checking.md",

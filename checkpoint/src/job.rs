@@ -46,8 +46,16 @@ pub struct ReshardJob {
     pub missing_ranks: Vec<usize>,
     /// A checkpoint that replaces data held only by missing ranks; its names, types and shapes must match.
     pub fill_from: Option<PathBuf>,
-    /// Name patterns of the tensors to use: globs, or regular expressions between slashes; default: all.
+    /// Name patterns of the tensors to use, see [`Checkpoint::filter`](crate::Checkpoint::filter); default: all.
     pub only: Vec<String>,
+    /// A file with a mapping, whose rules make the tensors of the output: see [`Checkpoint::mapped`](crate::Checkpoint::mapped).
+    ///
+    /// It is TOML if the name ends in `.toml`, and otherwise the lines of the rules alone.
+    pub map: Option<PathBuf>,
+    /// `true` to read the rules of `map` from right to left.
+    pub inverse: bool,
+    /// Values of numbers in the rules of `map`: `h=32` for `$h`.
+    pub numbers: Vec<String>,
     /// Rules by which tensors are replaced by their parts: see [`Fusion`](crate::Fusion).
     pub split: Vec<String>,
     /// Rules by which parts are replaced by fused tensors: see [`Fusion`](crate::Fusion).
@@ -99,6 +107,9 @@ impl Default for ReshardJob {
             missing_ranks: Vec::new(),
             fill_from: None,
             only: Vec::new(),
+            map: None,
+            inverse: false,
+            numbers: Vec::new(),
             split: Vec::new(),
             fuse: Vec::new(),
             rename: Vec::new(),

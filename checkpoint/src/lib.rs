@@ -73,6 +73,7 @@ pub use model::checkpoint::{Checkpoint, Tensor};
 pub use model::objects::{Key, Object};
 pub use open::source::SourceSpec;
 pub use reading::loading::{ReadModel, ShardLoad};
+pub use reshard_mapping::Mapping;
 pub use select::fusion::Fusion;
 pub use select::spec::PlacementSpec;
 pub use write::staging::remove_staging;

@@ -159,7 +159,9 @@ impl Tensor {
                 continue;
             };
             let access = source.files[*file].access()?;
-            if let Bytes::Strided(strided) = &source.files[*file] {
+            if let Bytes::Strided(strided) = &source.files[*file]
+                && strided.is_of(held)
+            {
                 strided.read_shared(access.stored(), held, region, room)?;
             } else {
                 // In batches: over a network, ranges that are close to each other are one request.

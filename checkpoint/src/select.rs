@@ -3,6 +3,7 @@
 pub(crate) mod cast;
 pub(crate) mod derived;
 pub(crate) mod fusion;
+pub(crate) mod mapped;
 pub(crate) mod pattern;
 pub(crate) mod rename;
 pub(crate) mod replaced;

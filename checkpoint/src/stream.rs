@@ -37,6 +37,7 @@ use crate::error::{Error, ErrorClass, ErrorKind};
 use crate::formats::dcp::written::{self, Chunk};
 use crate::job::carried::{Others, Target};
 use crate::job::decision::{self, Move};
+use crate::job::input::Input;
 use crate::job::observer::{Observer, moved};
 use crate::job::report::{JobReport, TensorReport};
 use crate::job::wish::Wish;
@@ -45,7 +46,7 @@ use crate::model::checkpoint::Checkpoint;
 use crate::model::copies::{Stretch, copies};
 use crate::model::objects::Object;
 use crate::reading::slab_read::{Buffers, assemble, assemble_checked};
-use crate::select::spec::PlacementSpec;
+use crate::select::mapped::Unmade;
 use crate::spread::{spread, threads};
 use crate::write::reserved;
 use crate::write::shard_files;
@@ -87,8 +88,7 @@ pub(crate) struct Asked<'a> {
 /// Runs a job from files to files.
 pub(crate) fn carry_out(job: &ReshardJob, observer: &mut dyn Observer) -> Result<JobReport, Error> {
     let start = Instant::now();
-    let (checkpoint, lost) = job.open()?;
-    let spec = job.spec.as_deref().map(PlacementSpec::read).transpose()?;
+    let Input { checkpoint, lost, unmade, spec } = job.open()?;
     let wish = Wish::of(job, &checkpoint.origin, spec.as_ref())?;
     let (out, gather) = (job.out.as_deref(), job.gather.as_deref());
     let asked = Asked {
@@ -102,7 +102,8 @@ pub(crate) fn carry_out(job: &ReshardJob, observer: &mut dyn Observer) -> Result
         file_bytes: job.file_bytes.unwrap_or(FILE_BYTES),
     };
     let report = reshard(&checkpoint, &wish, asked, start, observer)?;
-    Ok(JobReport { lost, ..report })
+    let Unmade { dropped, kept } = unmade;
+    Ok(JobReport { lost, dropped, kept, ..report })
 }
 
 /// Reshards an open checkpoint; everything that headers can show to be invalid is rejected before writing.

@@ -58,9 +58,19 @@ pub(crate) struct RunArgs {
     /// Read regions that only missing ranks held from this checkpoint
     #[arg(long, value_name = "CHECKPOINT", requires = "missing_ranks")]
     fill_from: Option<PathBuf>,
-    /// Select tensors and other entries by a glob, or by a regular expression between slashes; repeatable
+    /// Select tensors and other entries by a glob, or by a regular expression between slashes; after ! it
+    /// excludes; repeatable, and the last match decides
     #[arg(long, value_name = "PATTERN")]
     only: Vec<String>,
+    /// Make the tensors of the output by the rules of this mapping: TOML, or lines like 'qkv = q + k + v'
+    #[arg(long, value_name = "FILE")]
+    map: Option<PathBuf>,
+    /// Read the rules of --map from right to left
+    #[arg(long)]
+    inverse: bool,
+    /// Give a number of the mapping a value, like h=32 for $h; repeatable
+    #[arg(long = "let", value_name = "NAME=N")]
+    numbers: Vec<String>,
     /// Replace a tensor by its parts, like '*.qkv.weight = 4 *.q.weight + *.k.weight + *.v.weight on 0 by 8':
     /// dim 0 in 8 groups of 4, 1 and 1 shares
     #[arg(long, value_name = "WHOLE = PART + PART")]
@@ -175,6 +185,9 @@ impl RunArgs {
             missing_ranks: self.missing_ranks.clone(),
             fill_from: self.fill_from.clone(),
             only: self.only.clone(),
+            map: self.map.clone(),
+            inverse: self.inverse,
+            numbers: self.numbers.clone(),
             split: self.split.clone(),
             fuse: self.fuse.clone(),
             rename: self.rename.clone(),

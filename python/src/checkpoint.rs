@@ -1,5 +1,6 @@
 //! Checkpoints: opening, reading by region, comparing, and resharding to another mesh.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -158,6 +159,28 @@ impl PyCheckpoint {
     /// The same tensors, renamed: `"s/^model/decoder/"`.
     fn renamed(&self, #[pyo3(from_py_with = text)] rename: &str) -> Answer<PyCheckpoint> {
         Ok(self.made_of(self.checkpoint.renamed(rename)?))
+    }
+
+    /// The tensors that the rules of a mapping make: `"*.qkv = 4 *.q + 1 *.k + 1 *.v"`, one rule a line.
+    ///
+    /// `inverse` reads the rules from right to left; `numbers` are the values of `$name`.
+    #[pyo3(signature = (rules, *, inverse=false, numbers=None))]
+    fn mapped(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = text)] rules: &str,
+        inverse: bool,
+        numbers: Option<HashMap<String, usize>>,
+    ) -> Answer<PyCheckpoint> {
+        let mut mapping: Mapping = rules.parse().map_err(reshard_checkpoint::Error::from)?;
+        for (name, value) in numbers.into_iter().flatten() {
+            mapping = mapping.with_number(&name, value).map_err(reshard_checkpoint::Error::from)?;
+        }
+        if inverse {
+            mapping = mapping.inverse().map_err(reshard_checkpoint::Error::from)?;
+        }
+        // It reads the tensors that must be equal.
+        Ok(self.made_of(py.detach(|| self.checkpoint.mapped(&mapping))?))
     }
 
     /// Fuses parts into whole tensors: `"*.qkv.weight = *.q.weight + *.k.weight + *.v.weight by 8"`.

@@ -103,6 +103,40 @@ pub(crate) fn strided(
     Ok(Bytes::Strided(Box::new(Strided { stored, item, first, dims, numel, dense })))
 }
 
+/// Returns the elements of a loop nest over a storage, the outermost loop first: extents, and strides in elements.
+///
+/// A stride of 0 repeats elements.
+pub(crate) fn nest(
+    stored: Bytes,
+    item: usize,
+    first: usize,
+    loops: &[(usize, usize)],
+) -> Result<Bytes, Error> {
+    let numel = loops.iter().try_fold(1_usize, |numel, (extent, _)| numel.checked_mul(*extent));
+    let last = loops
+        .iter()
+        .try_fold(first, |last, (extent, stride)| last.checked_add((extent - 1).checked_mul(*stride)?));
+    let numel = numel.filter(|numel| numel.checked_mul(item).is_some());
+    let (Some(numel), Some(last)) = (numel, last.filter(|last| *last < stored.len() / item)) else {
+        return Err(Error::internal(format!(
+            "a loop nest {loops:?} from element {first} on goes past the {} stored bytes",
+            stored.len()
+        )));
+    };
+    let mut next = 1;
+    let row_major = loops.iter().rev().all(|(extent, stride)| {
+        let is_next = *stride == next;
+        next *= extent;
+        is_next
+    });
+    if row_major && !matches!(stored, Bytes::Strided(_)) {
+        return Ok(stored.part(first * item, numel * item));
+    }
+    let dense = last - first + 1 == numel && loops.iter().all(|(_, stride)| *stride > 0);
+    let dims = loops.iter().map(|(extent, stride)| Dim { extent: *extent, stride: *stride }).collect();
+    Ok(Bytes::Strided(Box::new(Strided { stored, item, first, dims, numel, dense })))
+}
+
 /// Returns the indices `start .. start + len` of a dim, of the bytes that a file has of the region `held`.
 pub(crate) fn indices(
     bytes: &Bytes,
@@ -158,6 +192,11 @@ impl Strided {
         }
         let elements = at / self.item..(at + room.len()) / self.item;
         self.stretch(access, 0, self.first, elements.start, elements.end, room)
+    }
+
+    /// Returns `true` if its dims are those of a region.
+    pub(crate) fn is_of(&self, held: &Region) -> bool {
+        self.dims.iter().map(|dim| dim.extent).eq(held.local_shape().iter().copied())
     }
 
     /// Reads the intersection of two regions: from these elements of `held` to their offsets in `wanted`.

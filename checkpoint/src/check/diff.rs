@@ -164,6 +164,12 @@ fn compare(pairs: &[(&Tensor, &Tensor)], observer: &mut dyn Observer) -> Result<
     Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
+/// Describes the difference of two tensors, if there is one.
+pub(crate) fn difference(one: &Tensor, two: &Tensor) -> Result<Option<String>, Error> {
+    let found = compare(&[(one, two)], &mut ())?.into_iter().next().unwrap_or((0, 0));
+    Ok(different((one, two), found).map(|different| different.what))
+}
+
 /// Describes the difference of a pair, if there is one.
 fn different((one, two): (&Tensor, &Tensor), (count, at): Found) -> Option<TensorDiff> {
     let said =

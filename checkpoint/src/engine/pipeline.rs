@@ -35,11 +35,12 @@ use crate::error::Error;
 use crate::job::ReshardJob;
 use crate::job::carried::{Others, Target};
 use crate::job::decision::{self, Move};
+use crate::job::input::Input;
 use crate::job::observer::{self, Observer};
 use crate::job::report::{JobReport, TensorReport};
 use crate::job::wish::Wish;
 use crate::rooms::Rooms;
-use crate::select::spec::PlacementSpec;
+use crate::select::mapped::Unmade;
 use crate::write::outputs::{self, Outputs};
 use crate::write::reserved;
 use crate::write::shard_files;
@@ -57,8 +58,7 @@ pub(crate) fn carry_out<X: Exchange>(
     after_exchange: AfterExchange<'_>,
 ) -> Result<JobReport, Stop> {
     let start = Instant::now();
-    let (checkpoint, lost) = together(exchange, job.open())?;
-    let spec = together(exchange, job.spec.as_deref().map(PlacementSpec::read).transpose())?;
+    let Input { checkpoint, lost, unmade, spec } = together(exchange, job.open())?;
     let wish = together(exchange, Wish::of(job, &checkpoint.origin, spec.as_ref()))?;
     let mut moves = together(exchange, decision::decide(&checkpoint, &wish))?;
     shard_files::in_file_order(&mut moves);
@@ -89,7 +89,15 @@ pub(crate) fn carry_out<X: Exchange>(
     let reports = together(exchange, reports)?;
     let written = outputs.finish(exchange, &wish.mesh, &moves, &checkpoint)?;
     let ignored = checkpoint.ignored.clone();
-    Ok(JobReport { lost, ignored, others, ..JobReport::new(reports, true, written, start.elapsed()) })
+    let Unmade { dropped, kept } = unmade;
+    Ok(JobReport {
+        lost,
+        ignored,
+        dropped,
+        kept,
+        others,
+        ..JobReport::new(reports, true, written, start.elapsed())
+    })
 }
 
 /// Reshards a batch: verifies and writes every new shard of this process's ranks.

@@ -1,20 +1,45 @@
 //! The input of a job: opened, selected, renamed and cast by its options.
 
+use reshard_mapping::Mapping;
+
 use crate::check::remains::LostRegion;
 use crate::error::Error;
 use crate::job::ReshardJob;
 use crate::model::checkpoint::Checkpoint;
 use crate::open::source::SourceSpec;
 use crate::select::fusion::Fusion;
+use crate::select::mapped::{self, Unmade};
+use crate::select::spec::PlacementSpec;
+use crate::shown::Shown;
+
+/// An opened input.
+pub(crate) struct Input {
+    pub(crate) checkpoint: Checkpoint,
+    /// The data that was lost with missing ranks.
+    pub(crate) lost: Vec<LostRegion>,
+    /// The tensors that no rule of the mapping makes.
+    pub(crate) unmade: Unmade,
+    /// The placements of the output, by the spec or by the mapping.
+    pub(crate) spec: Option<PlacementSpec>,
+}
 
 impl ReshardJob {
-    /// Opens the input and applies the selection, splits, fusions, renames and the dtype, in this order.
+    /// Opens the input and applies the selection, mapping, splits, fusions, renames and the dtype, in this order.
     ///
-    /// So patterns and fusions refer to the names of the input, and `to` and `spec` to the new ones.
-    pub(crate) fn open(&self) -> Result<(Checkpoint, Vec<LostRegion>), Error> {
+    /// So patterns and rules refer to the names of the input, and `to` and `spec` to the new ones.
+    pub(crate) fn open(&self) -> Result<Input, Error> {
         let (mut checkpoint, lost) = self.living()?;
         if !self.only.is_empty() {
             checkpoint = checkpoint.filter(self.only.iter().map(|pattern| &pattern[..]))?;
+        }
+        let mut unmade = Unmade::default();
+        let mapping = self.mapping()?;
+        if let Some(mapping) = &mapping {
+            (checkpoint, unmade) = checkpoint.mapped_by(mapping)?;
+            if let Some(kept) = unmade.kept.first().filter(|_| self.strict) {
+                let message = format!("--strict: no rule of the mapping names `{}`", kept.shown());
+                return Err(Error::refused("not_carried", message));
+            }
         }
         for split in &self.split {
             checkpoint = checkpoint.split(&split.parse::<Fusion>()?)?;
@@ -28,7 +53,46 @@ impl ReshardJob {
         if let Some(dtype) = &self.dtype {
             checkpoint = checkpoint.cast(dtype)?;
         }
-        Ok((checkpoint, lost))
+        let spec = self.placements(mapping.as_ref())?;
+        Ok(Input { checkpoint, lost, unmade, spec })
+    }
+
+    /// Reads the mapping, if there is one.
+    fn mapping(&self) -> Result<Option<Mapping>, Error> {
+        let usage = |why: &str| Err(Error::refused("usage", why));
+        let Some(path) = &self.map else {
+            if self.inverse || !self.numbers.is_empty() {
+                return usage("`--inverse` and `--let` need `--map`");
+            }
+            return Ok(None);
+        };
+        if !self.split.is_empty() || !self.fuse.is_empty() {
+            return usage("`--map` has the rules of `--split` and `--fuse` too; write them into the mapping");
+        }
+        let mut mapping = mapped::read(path)?;
+        for number in &self.numbers {
+            let value = number.split_once('=').and_then(|(name, value)| Some((name, value.parse().ok()?)));
+            let Some((name, value)) = value else {
+                let message = format!("`--let {}` needs a name and a number, like h=32", number.shown());
+                return Err(Error::refused("usage", message));
+            };
+            mapping = mapping.with_number(name, value)?;
+        }
+        Ok(Some(if self.inverse { mapping.inverse()? } else { mapping }))
+    }
+
+    /// Reads the placements by name: those of the spec, or of the mapping.
+    fn placements(&self, mapping: Option<&Mapping>) -> Result<Option<PlacementSpec>, Error> {
+        let by_mapping = mapping.filter(|mapping| mapping.placements().next().is_some());
+        match (&self.spec, by_mapping) {
+            (None, None) => Ok(None),
+            (Some(spec), None) => PlacementSpec::read(spec).map(Some),
+            (None, Some(mapping)) => PlacementSpec::new(mapping.placements()).map(Some),
+            (Some(_), Some(_)) => {
+                let why = "both `--spec` and the mapping have placements; drop one of them";
+                Err(Error::refused("usage", why))
+            }
+        }
     }
 
     /// Opens the input, by its source if there is one.

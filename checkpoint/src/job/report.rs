@@ -30,6 +30,12 @@ pub struct JobReport {
     /// The files in the input's folder that were not read, because its `sharding.json` does not list them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ignored: Vec<String>,
+    /// The tensors of the input that the mapping drops.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dropped: Vec<String>,
+    /// The tensors of the input that no rule of the mapping names, and that keep their names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<String>,
     /// The entries that are not tensors: carried and not carried.
     pub others: Others,
     /// The duration of the whole job in seconds.
@@ -126,6 +132,8 @@ impl JobReport {
             lost: Vec::new(),
             resumed_bytes: 0,
             ignored: Vec::new(),
+            dropped: Vec::new(),
+            kept: Vec::new(),
             others: Others::default(),
             through_engine,
             bytes: tensors.iter().map(|tensor| tensor.bytes).sum(),

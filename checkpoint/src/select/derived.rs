@@ -32,25 +32,32 @@ use crate::shown::Shown;
 impl Checkpoint {
     /// Returns the tensors, and the other entries, whose names match one of the patterns.
     ///
-    /// A pattern is a glob, or a regular expression between slashes. A pattern that matches nothing is an
-    /// error.
+    /// A pattern is a glob, or a regular expression between slashes. After `!` it excludes names; the last pattern
+    /// that matches a name decides, and if the first one excludes, all other names are selected. A pattern that
+    /// matches nothing is an error.
     ///
     /// ```
     /// use reshard_checkpoint::Checkpoint;
     ///
     /// let weights = Checkpoint::open(None)?.filter(["mlp.*", r"/^attention\.(query|key)\./"])?;
     /// assert!(weights.tensor("mlp.up.weight").is_ok() && weights.tensor("embedding.weight").is_err());
+    /// let rest = weights.filter(["!*.bias"])?;
+    /// assert!(rest.tensor("mlp.up.weight").is_ok() && rest.tensor("mlp.up.bias").is_err());
     /// # Ok::<(), reshard_checkpoint::Error>(())
     /// ```
     pub fn filter<'a>(&self, patterns: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
-        let pattern = |text| Pattern::new(text).map_err(|why| Error::malformed("pattern", why));
-        let patterns = patterns.into_iter().map(pattern).collect::<Result<Vec<_>, _>>()?;
+        let pattern = |text: &'a str| {
+            let (selects, text) = text.strip_prefix('!').map_or((true, text), |rest| (false, rest));
+            let pattern = Pattern::new(text).map_err(|why| Error::malformed("pattern", why))?;
+            Ok((selects, pattern))
+        };
+        let patterns = patterns.into_iter().map(pattern).collect::<Result<Vec<_>, Error>>()?;
         let names = || {
             let tensors = self.tensors.iter().map(|tensor| &tensor.name);
             tensors.chain(self.objects.iter().map(|object| &object.name))
         };
-        let unused = |one: &&Pattern| !names().any(|name| one.matches(name));
-        if let Some(unused) = patterns.iter().find(unused) {
+        let unused = |(_, one): &&(bool, Pattern)| !names().any(|name| one.matches(name));
+        if let Some((_, unused)) = patterns.iter().find(unused) {
             let count = match (self.tensors.len(), self.objects.len()) {
                 (tensors, 0) => counted(tensors, "tensor", "tensors").to_string(),
                 (tensors, objects) => format!(
@@ -62,7 +69,11 @@ impl Checkpoint {
             let message = format!("the pattern `{}` matches none of the {count}", unused.text().shown());
             return Err(Error::refused("unused_pattern", message));
         }
-        let wanted = |name: &str| patterns.iter().any(|one| one.matches(name));
+        let without = patterns.first().is_some_and(|(selects, _)| !selects);
+        let wanted = |name: &str| {
+            let last = patterns.iter().rev().find(|(_, pattern)| pattern.matches(name));
+            last.map_or(without, |(selects, _)| *selects)
+        };
         let (tensors, others): (Vec<_>, Vec<_>) =
             self.tensors.iter().partition(|tensor| wanted(&tensor.name));
         let objects = self.objects.iter().filter(|object| wanted(&object.name)).cloned().collect();
@@ -176,7 +187,7 @@ impl Checkpoint {
     }
 
     /// Replaces tensors and objects; no two entries that have bytes may have the same name.
-    fn with(&self, tensors: Vec<Tensor>, objects: Vec<Object>) -> Result<Self, Error> {
+    pub(super) fn with(&self, tensors: Vec<Tensor>, objects: Vec<Object>) -> Result<Self, Error> {
         let mut names: Vec<&str> = tensors.iter().map(|tensor| &tensor.name[..]).collect();
         names.extend(objects.iter().filter(|one| one.archive().is_some()).map(|object| &object.name[..]));
         names.sort_unstable();

@@ -10,6 +10,7 @@ mod headers;
 mod integrity;
 mod kinds;
 mod loading;
+mod mapped;
 mod messages;
 mod objects;
 mod objects_named;

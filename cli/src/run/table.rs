@@ -65,6 +65,13 @@ pub(crate) fn table(report: &JobReport) -> String {
     for name in &report.ignored {
         let _ = writeln!(table, "ignored     {}: sharding.json does not list it", printable(name));
     }
+    for (what, names) in [("dropped", &report.dropped), ("without a rule", &report.kept)] {
+        if let Some(first) = names.first() {
+            let more = if names.len() > 1 { ", .." } else { "" };
+            let count = counted(names.len(), "tensor", "tensors");
+            let _ = writeln!(table, "{what:11} {count}: {}{more} (`--json` lists all)", printable(first));
+        }
+    }
     for line in report.others.lines() {
         let _ = writeln!(table, "{}", printable(&line));
     }

@@ -207,6 +207,8 @@ fn a_damaged_file_is_an_error() {
 }
 
 /// Damage with a correct checksum: only the parser can find it.
+type Parse<'a> = &'a dyn Fn(&[u8]) -> Result<(), Error>;
+
 #[test]
 fn a_damaged_body_is_an_error_or_another_tree() {
     let parse_manifest = |body: &[u8]| manifest::root(&frame(Magic::Manifest, body, 0, 0)).map(drop);
@@ -215,7 +217,6 @@ fn a_damaged_body_is_an_error_or_another_tree() {
     let interior = interior(2, &[(b"a".to_vec(), 4, 5), (b"abc".to_vec(), 6, 7)], &[1, 1]);
     let parse_interior = |body: &[u8]| node::parse(body, 2, "").map(drop);
     let manifest = manifest_body(1, 300, 400);
-    type Parse<'a> = &'a dyn Fn(&[u8]) -> Result<(), Error>;
     let cases: [(&[u8], Parse<'_>); 3] =
         [(&manifest, &parse_manifest), (&leaf, &parse_leaf), (&interior, &parse_interior)];
     for (body, parse) in cases {
