@@ -35,7 +35,7 @@ pub struct Piece {
     pub axes: Vec<Axis>,
 }
 
-/// What an index belongs to.
+/// The tensor of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Target,

@@ -203,6 +203,37 @@ def test_other_names_other_pieces_and_other_types(whole, tmp_path):
             refused()
 
 
+def test_rules_make_tensors_of_tensors(whole):
+    opened = reshard.open_checkpoint(whole)
+    rules = "*.gates.# = unstack(rearrange(*.q_proj.weight, 'a (g d) -> g d a', g=$g))\nw = pad(half, 6 on 1)[1:]"
+    made = opened.mapped(rules, numbers={"g": 4})
+    gates = TENSORS["layer.0.q_proj.weight"].reshape(13, 4, 2).transpose(1, 2, 0)
+    for gate in range(4):
+        same(made[f"layer.0.gates.{gate}"].read(), np.ascontiguousarray(gates[gate]))
+    same(made["w"].read(), np.pad(TENSORS["half"], ((0, 0), (0, 2)))[1:].copy())
+    assert "half" not in made and "table" in made
+    same(opened.mapped("one = table[1:3]")["one"].read(), TENSORS["table"][1:3])
+    whole_again = opened.mapped("x.# = unstack(table)").mapped("x.# = unstack(table)", inverse=True)
+    same(whole_again["table"].read(), TENSORS["table"])
+    with pytest.raises(ReshardError, match=r"rule `x = nothing`") as refused:
+        opened.mapped("x = nothing")
+    assert refused.value.kind == "mapping"
+
+
+def test_a_source_describes_files_of_ranks(tmp_path):
+    rows = RNG.normal(size=(7, 3)).astype("f4")
+    for rank, part in enumerate(np.split(rows, [4])):
+        reshard.save(tmp_path / f"part-{rank:02}.safetensors", {"model.w": part, "model.b": rows[0], "step": rows[1]})
+    source = tmp_path / "source.toml"
+    source.write_text('[source]\nfiles = "part-{r:02}.safetensors"\nmesh = "r=2"\nunder = "model"\nplacements = { w = "S(0)", b = "R" }')
+    opened = reshard.open_checkpoint(tmp_path, source=source)
+    same(opened["w"].read(), rows)
+    same(opened["b"].read(), rows[0])
+    assert list(opened.non_tensors) == ["step"]
+    with pytest.raises(ReshardError, match="`source` describes files"):
+        reshard.open_checkpoint(tmp_path, source=source, dead=[1])
+
+
 def test_ranks_save_what_they_hold(tmp_path):
     mesh, out = Mesh("dp=2,tp=2"), tmp_path / "step"
     tensors = {"w": RNG.normal(size=(6, 4)).astype("f4"), "b": RNG.normal(size=(4,)).astype(ml_dtypes.bfloat16)}

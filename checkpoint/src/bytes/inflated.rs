@@ -28,7 +28,7 @@ const PIECE: usize = 1 << 18;
 /// The kind of the error for data that does not inflate.
 pub(crate) const KIND: &str = "inflate";
 
-/// How bytes are compressed.
+/// The compression of some bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Codec {
     Deflate,
@@ -51,7 +51,7 @@ pub(crate) struct Last {
     kept: Arc<Mutex<VecDeque<Kept>>>,
 }
 
-/// Decompressed bytes, by the number of what they were; `None` while they are being decompressed.
+/// Decompressed bytes, by the number of their [`Inflated`]; `None` while they are being decompressed.
 struct Kept {
     number: u64,
     len: usize,
@@ -64,7 +64,7 @@ impl Last {
         Self { most, kept: Arc::default() }
     }
 
-    /// Returns the place of decompressed bytes, which may be empty; others are dropped to make room.
+    /// Returns the slot of decompressed bytes, which may be empty; others are dropped for it.
     fn place(&self, number: u64, len: usize) -> Arc<Mutex<Option<Arc<Vec<u8>>>>> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(one) = kept.iter().find(|one| one.number == number) {

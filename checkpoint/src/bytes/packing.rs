@@ -30,7 +30,7 @@ impl Packing {
     pub(crate) fn decode(&self, mut bytes: Vec<u8>, len: usize) -> Result<Vec<u8>, Error> {
         for (before, step) in self.0.iter().enumerate().rev() {
             bytes = match step {
-                // Steps before this one added a checksum each, or compressed, which no writer does twice.
+                // Steps before this one added a checksum each, or compressed, which is done once.
                 Step::Zstd => zstd::decode(&bytes, len.saturating_add(before * CRC_LEN))?,
                 Step::Crc32c => {
                     checked(&bytes)?;

@@ -9,7 +9,7 @@
 //! shard_order        (ShardOrderEntry(tensor_dim, mesh_dims), ..)
 //! ```
 //!
-//! These are attributes of PyTorch 2.15, which no release promises. So everything that is known of them is in this
+//! These are attributes of PyTorch 2.15, which may change with a release. So everything that is known of them is in this
 //! file, and an error names the attribute that is lacking. A rank's coordinate on its mesh is enough for its region:
 //! the mesh may be a part of a larger one, and each rank has its own such part.
 
@@ -92,7 +92,7 @@ impl Part {
     }
 }
 
-/// The parts of a device mesh that decide what a rank holds.
+/// The parts of a device mesh that decide the region of a rank.
 struct DeviceMesh {
     shape: Vec<usize>,
     rank: usize,

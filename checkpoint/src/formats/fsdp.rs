@@ -36,7 +36,7 @@ pub(crate) struct RankFile {
 }
 
 impl RankFile {
-    /// Returns what a file name says; `None` for other names.
+    /// Parses a file name; `None` for other names.
     fn of(name: &str) -> Option<Self> {
         let (rest, rank) = name.strip_suffix(".pt")?.rsplit_once("_rank_")?;
         let (prefix, world) = rest.rsplit_once("_world_size_")?;
@@ -84,7 +84,7 @@ fn check_complete(dir: &Path, files: &[RankFile]) -> Result<(), Error> {
     let worlds: BTreeSet<usize> = files.iter().map(|file| file.world).collect();
     let [world] = worlds.iter().copied().collect::<Vec<_>>()[..] else {
         return refused(format!(
-            "it has files of ranks of several jobs, with {worlds:?} ranks; move those of one job into a folder"
+            "it has files of ranks of several jobs, with {worlds:?} ranks; put those of one job into a separate folder"
         ));
     };
     let prefixes: BTreeSet<&str> = files.iter().map(|file| &file.prefix[..]).collect();

@@ -8,8 +8,8 @@
 //! ```
 
 //!
-//! A compressed chunk is decoded whole when a part of it is read. Chunks that are stored as they are, are read in
-//! place.
+//! A compressed chunk is decoded whole when a part of it is read. Of other chunks only the requested
+//! bytes are read.
 
 mod metadata;
 mod ocdbt;

@@ -22,7 +22,7 @@ const MOST_FILES: usize = 1 << 16;
 impl Checkpoint {
     /// Opens a folder of files that do not describe their parts, by a source that does.
     ///
-    /// Tensors get the shapes that their parts add up to. What is in no tensor of the whole is listed as an object, of
+    /// Tensors get the shapes that their parts add up to. Everything else is listed as an object, of
     /// the first file.
     pub fn open_source(folder: &Path, source: &SourceSpec) -> Result<Self, Error> {
         let opened = open(folder, source).map_err(|error| error.about(place::shown(folder)))?;

@@ -140,7 +140,7 @@ fn foreign(names: &[String]) -> Option<String> {
         has(&|name| name.starts_with("zero_pp_rank_") || name.starts_with("bf16_zero_pp_rank_"))
     {
         return Some(format!(
-            "holds {name}: a checkpoint of DeepSpeed ZeRO, whose states are flat parts; run the zero_to_fp32.py that DeepSpeed left beside it, and give its output"
+            "holds {name}: a checkpoint of DeepSpeed ZeRO, whose states are flat parts; run the zero_to_fp32.py that DeepSpeed left next to it, and give its output"
         ));
     }
     if let Some(name) = has(&|name| has_extension(name, "engine")) {

@@ -67,7 +67,7 @@ pub(super) enum Part {
     },
 }
 
-/// The numbers in names that begin anew in every pipeline stage.
+/// The numbers in names that start from 0 in every pipeline stage.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Stages {
     axis: usize,

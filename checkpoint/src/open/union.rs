@@ -1,4 +1,4 @@
-//! Several files that are one checkpoint: the union of their entries, of which no two have one name.
+//! Several files that are one checkpoint: the union of their entries, with different names.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! So a made tensor is a tensor in chunks, and everything that reads one reads it. No byte is copied here, except to
-//! compare what a rule requires to be equal.
+//! compare tensors that must be equal.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -35,7 +35,7 @@ const MOST_CHUNKS: usize = 1 << 16;
 /// The most intervals of a dim of a chunk.
 const MOST_INTERVALS: usize = 1 << 20;
 
-/// The names that a mapping does not make: dropped, and kept without a rule.
+/// The names that a mapping does not make: dropped ones, and those without a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unmade {
     pub(crate) dropped: Vec<String>,
@@ -189,7 +189,7 @@ impl<'a> Maker<'a> {
         Ok(stored.unwrap_or(dtype))
     }
 
-    /// Appends the parts of the files of a source that a piece reads.
+    /// Appends the parts of the files of a source that a loop nest reads.
     fn pieces_of(
         &mut self,
         number: usize,
@@ -280,7 +280,7 @@ fn for_each_box(region: &Region, found: TakeBox<'_>) -> Result<(), Error> {
     }
 }
 
-/// Returns the region of the target that a piece fills, whose order is that of the piece's axes.
+/// Returns the region of the target that a loop nest fills, in the order of its axes.
 fn target(piece: &Piece, dims: usize) -> Result<Region, Error> {
     let dim = |dim: usize| {
         let mut list: Intervals =

@@ -63,7 +63,7 @@ fn files_of_ranks_are_all_there_or_refused() {
     assert!(refused(&dir).contains("several jobs, with {2, 4} ranks"), "{}", refused(&dir));
 }
 
-/// A changed byte of a replica is found by `verify` and by a run, also without a checksum that tells.
+/// A changed byte of a replica is found by `verify` and by a run, also without checksums.
 #[test]
 fn replicas_that_differ_are_found() {
     let folder = tempfile::tempdir().unwrap();

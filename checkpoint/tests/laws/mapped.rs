@@ -1,7 +1,7 @@
 //! Tensors made by the rules of a mapping are, element by element, what its loop nests describe.
 //!
-//! `reshard-mapping` compares the nests with the meaning of the rules. Here they are run on whole tensors, and compared
-//! with what is read from any files, in any regions.
+//! `reshard-mapping` compares the nests with an evaluator of the rules. Here they are run on whole tensors, and compared
+//! with the bytes that are read from any files, in any regions.
 
 use std::fs;
 use std::path::Path;

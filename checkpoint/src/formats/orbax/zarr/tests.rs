@@ -10,7 +10,7 @@ use crate::formats::orbax::zarr::dtype::DType;
 use crate::formats::orbax::zarr::shard::IndexLocation;
 use crate::formats::orbax::zarr::{Array, MOST_CHUNK, Storage, Version};
 
-/// As TensorStore writes it for Orbax.
+/// The metadata that TensorStore writes for Orbax.
 fn v2() -> Value {
     json!({"chunks": [30, 8], "compressor": {"id": "zstd", "level": 1}, "dimension_separator": ".", "dtype": "bfloat16",
         "fill_value": null, "filters": null, "order": "C", "shape": [61, 16], "zarr_format": 2})
