@@ -8,7 +8,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PySlice, PyTuple};
 use reshard_checkpoint::{
-    Checkpoint, Fusion, Key, OutputFormat, PlacementSpec, ReshardOptions, SourceSpec, diff,
+    Checkpoint, Fusion, Key, Mapping, OutputFormat, PlacementSpec, ReshardOptions, SourceSpec, diff,
 };
 use reshard_kernels::DType;
 use reshard_sharding::{Interval, Region};

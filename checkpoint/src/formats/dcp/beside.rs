@@ -39,7 +39,8 @@ impl Beside {
         match new.find(|name| known.contains(&name[..])) {
             None => Ok(this),
             Some(twice) => {
-                let message = format!("{}: `{twice}` is in .metadata and in a file next to it", dir.display());
+                let message =
+                    format!("{}: `{twice}` is in .metadata and in a file next to it", dir.display());
                 Err(Error::mismatch("dcp", message))
             }
         }
