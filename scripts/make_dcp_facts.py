@@ -205,6 +205,26 @@ def trainer(to):
     })
 
 
+class Pairs(collections.OrderedDict):
+    """An ordered dict that is pickled with its pairs, as Python did before 3.5."""
+
+    def __reduce__(self):
+        return collections.OrderedDict, (list(self.items()),)
+
+
+def hidden(to):
+    """Writes tensors that are easily overlooked: attributes of a tensor and of a dict, pairs, a quantized tensor."""
+    weight = numbers(F32, 2, 3)
+    scaled = torch.nn.Parameter(weight)
+    scaled.scale, scaled.is_loaded = numbers(F32, 2), True
+    counted, around = collections.OrderedDict(a=numbers(F32, 3)), collections.OrderedDict(b=numbers(F32, 4))
+    counted.version, around.scale = 3, numbers(F32, 2)
+    state = {"scaled": scaled, "counted": counted, "around": around, "pairs": Pairs(x=weight, y=2),
+             "quantized": torch.quantize_per_tensor(weight, 0.5, 0, torch.qint8)}
+    torch.save(state, to / "hidden.pt")
+    truth(to / "hidden.safetensors", {"scaled": weight, "counted.a": counted["a"], "around.b": around["b"], "pairs.x": weight})
+
+
 def saved(to):
     """Writes by torch.save: parts of one storage, in any order; parameters; types without a typed storage."""
     base = numbers(F32, 4, 6)
@@ -274,6 +294,7 @@ if __name__ == "__main__":
     distributed(Path("."))
     by_rank(Path("ranks"))
     trainer(Path("."))
+    hidden(Path("."))
     saved(Path("."))
     numpy(Path("."))
     (target / "made_by").write_text(f"PyTorch {torch.__version__}, NumPy {np.__version__}\n")

@@ -27,8 +27,8 @@ use std::time::Duration;
 pub struct ReshardJob {
     /// The input; default: a small block made by code.
     ///
-    /// It is a `.safetensors` file, a folder with an index, an earlier job's output, or a file of PyTorch or
-    /// NumPy.
+    /// It is a file of safetensors, PyTorch or NumPy, a folder of such files, an earlier job's output, or a
+    /// checkpoint of PyTorch or Orbax.
     pub input: Option<PathBuf>,
     /// A TOML file that describes the files of the input, if they do not: see
     /// [`SourceSpec`](crate::SourceSpec).
@@ -62,14 +62,17 @@ pub struct ReshardJob {
     pub fuse: Vec<String>,
     /// New names, `s/EXPRESSION/NEW/`, applied in sequence: see [`Checkpoint::renamed`](crate::Checkpoint::renamed).
     pub rename: Vec<String>,
-    /// The dtype for floating-point tensors: `f16`, `bf16`, `f32` or `f64`; default: unchanged.
-    pub dtype: Option<String>,
+    /// The dtypes for floating-point tensors, `bf16` or `*.bias=keep`, see
+    /// [`Checkpoint::cast_each`](crate::Checkpoint::cast_each); default: unchanged.
+    pub dtype: Vec<String>,
     /// The output directory, with one file per rank by default; default: nothing is written.
     ///
     /// If the name ends in `.safetensors`, the output is one file of whole tensors.
     pub out: Option<PathBuf>,
     /// The format of the files in `out`.
     pub format: OutputFormat,
+    /// The files that hold data of several ranks.
+    pub replicas: Replicas,
     /// The most bytes of a file of whole tensors in `out`, unless one tensor is larger; default: 5 GB.
     pub file_bytes: Option<u64>,
     /// The file for the whole tensors; default: none.
@@ -113,9 +116,10 @@ impl Default for ReshardJob {
             split: Vec::new(),
             fuse: Vec::new(),
             rename: Vec::new(),
-            dtype: None,
+            dtype: Vec::new(),
             out: None,
             format: OutputFormat::default(),
+            replicas: Replicas::default(),
             file_bytes: None,
             gather: None,
             engine: Engine::default(),
@@ -163,6 +167,29 @@ impl OutputFormat {
             Self::RankFiles => None,
             Self::Dcp | Self::DcpSafetensors => Some("a distributed checkpoint"),
             Self::Safetensors => Some("a folder of whole tensors"),
+        }
+    }
+}
+
+/// The files that hold data of several ranks, in a folder of rank files.
+///
+/// A distributed checkpoint of PyTorch always holds it once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Replicas {
+    /// The file of every rank has its whole shard.
+    #[default]
+    Every,
+    /// The ranks that hold the same data each write a part of it.
+    Once,
+}
+
+impl Replicas {
+    /// Returns the choice for the shards of a format; formats of chunks or whole tensors hold all data once anyway.
+    pub(crate) fn in_files(self, format: OutputFormat) -> Self {
+        match format {
+            OutputFormat::RankFiles => self,
+            OutputFormat::Dcp | OutputFormat::DcpSafetensors | OutputFormat::Safetensors => Self::Every,
         }
     }
 }

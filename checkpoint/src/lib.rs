@@ -68,7 +68,7 @@ pub use job::carried::{NotCarried, Others};
 pub use job::observer::Observer;
 pub use job::report::{JobReport, TensorReport};
 pub use job::resharding::{ReshardOptions, reshard};
-pub use job::{Engine, OutputFormat, ReshardJob};
+pub use job::{Engine, OutputFormat, Replicas, ReshardJob};
 pub use model::checkpoint::{Checkpoint, Tensor};
 pub use model::objects::{Key, Object};
 pub use open::source::SourceSpec;

@@ -4,6 +4,7 @@ pub(crate) mod archives;
 pub(crate) mod checkpoint;
 pub(crate) mod copies;
 pub(crate) mod objects;
+pub(crate) mod once;
 pub(crate) mod parts;
 pub(crate) mod placed;
 pub(crate) mod runs;

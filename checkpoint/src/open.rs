@@ -3,16 +3,17 @@
 //! ```text
 //! nothing                          -> the embedded block          whole tensors
 //! FILE.safetensors                 -> one file                    whole tensors
-//! a folder with an index           -> the files it names          whole tensors
-//! a folder of such files           -> the union of them           whole tensors
-//! a folder with `.metadata`        -> PyTorch's DCP files         chunks of tensors
-//! a folder of files with offsets   -> the same in safetensors     chunks of tensors
-//! a folder of files of ranks       -> the DTensors in them        chunks of tensors, with replicas
-//! a folder of files of Llama        -> its ranks                   chunks of tensors, with replicas
-//! a folder, and a [`SourceSpec`]    -> the files that it names     chunks of tensors, with replicas
 //! an archive of torch.save or npz  -> itself                      whole tensors
 //! a file of NumPy                  -> itself                      one whole tensor
 //! a directory of an earlier run    -> rank files and manifest     one shard per rank, and the sharding
+//! a folder with `.metadata`        -> PyTorch's DCP files         chunks of tensors
+//! a folder with `_METADATA`        -> arrays of Orbax             chunks of tensors
+//! a folder with an index           -> the files it names          whole tensors
+//! a folder of files of ranks       -> the DTensors in them        chunks of tensors, with replicas
+//! a folder of files of Llama       -> its ranks                   chunks of tensors, with replicas
+//! a folder of files with offsets   -> the same in safetensors     chunks of tensors
+//! a folder of other files          -> the union of them           whole tensors
+//! a folder, and a [`SourceSpec`]   -> the files that it names     chunks of tensors, with replicas
 //! ```
 
 mod by_content;

@@ -19,8 +19,8 @@ use super::pictures::PictureArgs;
 /// Arguments of `reshard inspect`.
 #[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
-    /// Checkpoint: a .safetensors file, a folder with model.safetensors.index.json, the output of an earlier
-    /// run, a PyTorch distributed checkpoint, or a file of torch.save or NumPy (.npy, .npz)
+    /// Checkpoint: a file of safetensors, torch.save or NumPy, a folder of such files, the output of an earlier
+    /// run, or a checkpoint of PyTorch (distributed, or rank files of FSDP) or Orbax
     path: PathBuf,
     #[command(flatten)]
     source: SourceArg,

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use reshard_checkpoint::{Engine, JobReport, OutputFormat, ReshardJob};
+use reshard_checkpoint::{Engine, JobReport, OutputFormat, Replicas, ReshardJob};
 
 use super::arguments::Format;
 use super::arguments::{MeshArg, SourceArg};
@@ -34,9 +34,9 @@ Files of safetensors hold tensors only: the report lists the entries left out, a
 #[allow(clippy::struct_excessive_bools, reason = "each is a separate flag")]
 #[command(mut_arg("mesh", |arg| arg.help("Mesh to shard over, like dp=2,tp=4")), after_help = AFTER_HELP)]
 pub(crate) struct RunArgs {
-    /// Checkpoint to reshard: a .safetensors file, a folder with model.safetensors.index.json, the output of
-    /// an earlier run, a PyTorch distributed checkpoint, or a file of torch.save or NumPy (.npy, .npz)
-    /// [default: a small generated transformer block]
+    /// Checkpoint to reshard: a file of safetensors, torch.save or NumPy, a folder of such files, the output of
+    /// an earlier run, or a checkpoint of PyTorch (distributed, or rank files of FSDP) or Orbax [default: a
+    /// small generated transformer block]
     input: Option<PathBuf>,
     #[command(flatten)]
     source: SourceArg,
@@ -82,9 +82,10 @@ pub(crate) struct RunArgs {
     /// --spec the new
     #[arg(long, value_name = "s/OLD/NEW/")]
     rename: Vec<String>,
-    /// Convert tensors of f64, f32, f16 and bf16 to one of these dtypes, rounding to nearest, ties to even
+    /// Convert tensors of f64, f32, f16 and bf16 to one of these dtypes, rounding to nearest, ties to even;
+    /// 'PATTERN=DTYPE' for some names, 'PATTERN=keep' for none; repeatable, and the first match decides
     #[arg(long)]
-    dtype: Option<String>,
+    dtype: Vec<String>,
     /// Write one file per rank and sharding.json to this directory, or whole tensors to this .safetensors
     /// file
     #[arg(long)]
@@ -92,6 +93,9 @@ pub(crate) struct RunArgs {
     /// Format of the output directory
     #[arg(long = "format", value_enum, requires = "out")]
     kind: Option<FormatName>,
+    /// Files that hold data of several ranks: every one, or a part in each (rank-files)
+    #[arg(long, value_enum, value_name = "FILES")]
+    replicas: Option<ReplicasName>,
     /// Limit each file of --format safetensors to N bytes; a larger tensor has a separate file [default:
     /// 5000000000]
     #[arg(long, value_name = "N", requires = "kind", value_parser = crate::whole::whole::<u64>, allow_negative_numbers = true)]
@@ -122,6 +126,24 @@ pub(crate) struct RunArgs {
     resume: bool,
     #[command(flatten)]
     pub(crate) format: Format,
+}
+
+/// The files that hold data of several ranks, as an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReplicasName {
+    /// The file of every rank has its whole shard [default]
+    Every,
+    /// The ranks that hold the same data each write a part of it
+    Once,
+}
+
+impl From<ReplicasName> for Replicas {
+    fn from(name: ReplicasName) -> Self {
+        match name {
+            ReplicasName::Every => Self::Every,
+            ReplicasName::Once => Self::Once,
+        }
+    }
 }
 
 /// The output format, as an argument.
@@ -194,6 +216,7 @@ impl RunArgs {
             dtype: self.dtype.clone(),
             out: self.out.clone(),
             format: self.kind.unwrap_or_default().into(),
+            replicas: self.replicas.map_or_else(Replicas::default, Into::into),
             file_bytes: self.file_bytes,
             gather: self.gather.clone(),
             engine: self.engine.unwrap_or_default().into(),

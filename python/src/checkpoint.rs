@@ -258,6 +258,13 @@ impl PyCheckpoint {
         self.checkpoint.objects().iter().map(|object| object.name().to_owned()).collect()
     }
 
+    /// The names of those of them that have separate bytes, which `object` returns.
+    #[getter]
+    fn _objects_with_bytes(&self) -> Vec<String> {
+        let objects = self.checkpoint.objects().iter().filter(|object| object.byte_len().is_some());
+        objects.map(|object| object.name().to_owned()).collect()
+    }
+
     /// The keys of every entry in nested dicts and lists, by its name: texts, and indices of lists.
     ///
     /// It lacks entries of which only the name is known.

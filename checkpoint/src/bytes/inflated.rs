@@ -33,8 +33,6 @@ pub(crate) const KIND: &str = "inflate";
 pub(crate) enum Codec {
     Deflate,
     Packing(Packing),
-    /// A few bytes that are repeated.
-    Repeated,
 }
 
 /// The compressed bytes.
@@ -119,7 +117,7 @@ impl Inflated {
     pub(crate) fn hash_place(&self, hasher: &mut impl Hasher) {
         match &self.packed {
             Packed::InFile { start, len, .. } => (start, len).hash(hasher),
-            Packed::Owned(bytes) => (bytes, self.codec == Codec::Repeated).hash(hasher),
+            Packed::Owned(bytes) => bytes.hash(hasher),
         }
     }
 
@@ -148,19 +146,13 @@ impl Inflated {
         let bytes = match &self.codec {
             Codec::Deflate => decompress_to_vec_with_limit(packed, self.len).ok(),
             Codec::Packing(packing) => {
-                return packing.decode(packed.to_vec(), self.len).map_err(|error| self.packed.about(error));
-            }
-            Codec::Repeated => {
-                let mut bytes = Vec::new();
-                bytes::reserve(&mut bytes, self.len)?;
-                bytes.extend(packed.iter().cycle().take(self.len));
-                Some(bytes)
+                return packing.decode(packed, self.len).map_err(|error| self.packed.about(error));
             }
         };
         bytes.filter(|bytes| bytes.len() == self.len).ok_or_else(|| self.wrong())
     }
 
-    /// Passes all bytes to `take`, a block at a time; none is cached, so memory use is small.
+    /// Passes all bytes to `take`, a block at a time; none is cached. Of DEFLATE in a file, memory holds a block.
     pub(crate) fn each_piece(&self, take: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
         let (Codec::Deflate, Packed::InFile { input, start, len: packed_len }) = (&self.codec, &self.packed)
         else {
@@ -271,8 +263,8 @@ mod tests {
     #[test]
     fn the_last_ones_are_cached() {
         let of = |byte: u8, last: &Last| {
-            let packed = Packed::Owned(Arc::new(vec![byte]));
-            Inflated::new(packed, Codec::Repeated, 10, last.clone()).unwrap()
+            let packed = Packed::Owned(Arc::new(compress_to_vec(&[byte; 10], 6)));
+            Inflated::new(packed, Codec::Deflate, 10, last.clone()).unwrap()
         };
         for (most, held) in [(0, 1), (9, 1), (20, 2), (25, 2), (30, 3)] {
             let last = Last::of(most);

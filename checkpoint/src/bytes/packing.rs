@@ -1,5 +1,7 @@
 //! The encoding of a chunk's bytes: compression and checksums, in the order of their application.
 
+use std::borrow::Cow;
+
 use crate::bytes::checksum::crc32c;
 use crate::bytes::zstd;
 use crate::error::Error;
@@ -27,16 +29,13 @@ impl Packing {
     }
 
     /// Returns the decoded bytes, of which there must be exactly `len`.
-    pub(crate) fn decode(&self, mut bytes: Vec<u8>, len: usize) -> Result<Vec<u8>, Error> {
+    pub(crate) fn decode(&self, bytes: &[u8], len: usize) -> Result<Vec<u8>, Error> {
+        let mut bytes = Cow::Borrowed(bytes);
         for (before, step) in self.0.iter().enumerate().rev() {
             bytes = match step {
-                // Steps before this one added a checksum each, or compressed, which is done once.
-                Step::Zstd => zstd::decode(&bytes, len.saturating_add(before * CRC_LEN))?,
-                Step::Crc32c => {
-                    checked(&bytes)?;
-                    bytes.truncate(bytes.len() - CRC_LEN);
-                    bytes
-                }
+                // Each step before this one may have added a checksum.
+                Step::Zstd => zstd::decode(&bytes, len.saturating_add(before * CRC_LEN))?.into(),
+                Step::Crc32c => checked(&bytes)?.to_vec().into(),
             };
         }
         if bytes.len() != len {
@@ -45,7 +44,7 @@ impl Packing {
                 format!("a chunk has {} bytes, but its shape requires {len}", bytes.len()),
             ));
         }
-        Ok(bytes)
+        Ok(bytes.into_owned())
     }
 }
 

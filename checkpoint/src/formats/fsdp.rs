@@ -136,7 +136,10 @@ impl<'a> Found<'a> {
                 return Err(Error::mismatch("rank_files", message).about_tensor(&name));
             }
             // A rank outside of the mesh of a tensor has none of it.
-            let Some(region) = part.region else { continue };
+            let Some(region) = part.region else {
+                self.tensors.entry(format!("{prefix}.{name}")).or_default();
+                continue;
+            };
             held.push((name, Held { file: path, shape: part.shape, region, stored: part.local }));
         }
         for (name, held) in held {

@@ -28,7 +28,9 @@ impl<'a> Held<'a> {
 
 /// Returns the tensor that several files hold; an error if they differ about it, or lack some of it.
 pub(crate) fn joined(name: &str, held: Vec<Held<'_>>) -> Result<Tensor, Error> {
-    let Some(first) = held.first() else { return Err(Error::internal("a tensor is in no file")) };
+    let Some(first) = held.first() else {
+        return Err(Error::mismatch("parts", "no rank has any of it").about_tensor(name));
+    };
     let (shape, dtype) = (first.shape.clone(), first.stored.dtype);
     if let Some(other) = held.iter().find(|one| (&one.shape, one.stored.dtype) != (&shape, dtype)) {
         let message = format!(

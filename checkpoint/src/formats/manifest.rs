@@ -56,6 +56,9 @@ pub(crate) struct Entry {
     pub(crate) shape: Vec<usize>,
     pub(crate) dtype: Dtype,
     pub(crate) sharding: String,
+    /// The sharding in the files, if the ranks that hold the same data each have a part of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stored: Option<String>,
     /// The path in nested dicts and lists, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) path: Option<Vec<Key>>,
@@ -81,10 +84,11 @@ impl Manifest {
     /// Returns the manifest of a job's output, with the checksums of each of its tensors if there are any.
     pub(crate) fn of_moves(mesh: &Mesh, moves: &[Move<'_>], sums: &dyn Fn(usize) -> Option<String>) -> Self {
         let mut tensors = BTreeMap::new();
-        for (at, Move { tensor, to, .. }) in moves.iter().enumerate() {
-            let (shape, sharding) = (tensor.shape.clone(), to.to_string());
-            let path = tensor.path.clone();
-            let entry = Entry { shape, dtype: tensor.dtype, sharding, path, crc64nvme: sums(at) };
+        for (at, one) in moves.iter().enumerate() {
+            let (tensor, shape) = (one.tensor, one.tensor.shape.clone());
+            let (sharding, path) = (one.wanted().to_string(), tensor.path.clone());
+            let stored = one.wanted.is_some().then(|| one.to.to_string());
+            let entry = Entry { shape, dtype: tensor.dtype, sharding, stored, path, crc64nvme: sums(at) };
             tensors.insert(tensor.name.clone(), entry);
         }
         Self::new(mesh, tensors)

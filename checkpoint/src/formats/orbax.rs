@@ -15,7 +15,7 @@ mod metadata;
 mod ocdbt;
 mod zarr;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::bytes::inflated::{Codec, Inflated, Last, Packed};
 use crate::bytes::packing::Packing;
 use crate::bytes::place;
 use crate::bytes::read::read_at_most;
-use crate::bytes::strided::strided;
+use crate::bytes::strided::{nest, strided};
 use crate::bytes::{self, Bytes, Input};
 use crate::error::Error;
 use crate::model::checkpoint::{Checkpoint, Origin, Tensor};
@@ -43,6 +43,9 @@ const MOST_METADATA: u64 = 128 << 20;
 
 /// The most bytes of the metadata of an array.
 const MOST_ARRAY: usize = 1 << 20;
+
+/// The most chunks of all arrays.
+const MOST_CHUNKS: usize = 1 << 21;
 
 /// The bytes of decoded chunks that are cached: those of a few tensors of which ranks read parts in turn.
 const CACHED: usize = 256 << 20;
@@ -68,7 +71,8 @@ pub(crate) fn open(dir: &Path) -> Result<Checkpoint, Error> {
     } else {
         None
     };
-    let arrays = Arrays { folder, metadata: &metadata, entries, last: Last::of(CACHED) };
+    let chunks = Cell::new(0);
+    let arrays = Arrays { folder, metadata: &metadata, entries, last: Last::of(CACHED), chunks };
     let (mut tensors, mut objects) = (Vec::new(), Vec::new());
     for leaf in &metadata.leaves {
         let (name, path) = (leaf.name(), Some(leaf.keys()));
@@ -147,6 +151,8 @@ struct Arrays<'a> {
     metadata: &'a Metadata,
     entries: Option<Entries>,
     last: Last,
+    /// The chunks so far.
+    chunks: Cell<usize>,
 }
 
 impl Arrays<'_> {
@@ -173,6 +179,7 @@ impl Arrays<'_> {
         let declared = self.value(leaf, key)?;
         let declared = declared.ok_or_else(|| Error::malformed("orbax", format!("it has no {key}")))?;
         let array = Array::parse(self.metadata.version, &read(&declared, MOST_ARRAY)?)?;
+        self.count(array.grid.count())?;
         let mut chunks: Vec<(Vec<usize>, Vec<usize>, Bytes)> = Vec::new();
         for chunk in array.chunks() {
             let about = |error: Error| error.about(format_args!("chunk {}", chunk.key));
@@ -187,7 +194,9 @@ impl Arrays<'_> {
                     let range = sharding.index_range(len).map_err(about)?;
                     let index = stored.part(range.start as usize, (range.end - range.start) as usize);
                     let index = read(&index, usize::MAX).map_err(about)?;
-                    for inner in sharding.inner_chunks(&chunk, &index, len).map_err(about)? {
+                    let inner_chunks = sharding.inner_chunks(&chunk, &index, len).map_err(about)?;
+                    self.count(inner_chunks.len())?;
+                    for inner in inner_chunks {
                         let bytes = match inner.range {
                             None => self.filled(&array, &inner.shape),
                             Some(range) => {
@@ -209,6 +218,16 @@ impl Arrays<'_> {
         let parts = chunks.iter().map(|(start, shape, bytes)| (&start[..], &shape[..], bytes.clone()));
         let parts = parts.filter(|(_, shape, _)| !shape.contains(&0)).collect();
         parts::of_chunks(name, array.dtype.stored(), array.grid.shape(), parts)
+    }
+
+    /// Counts chunks, of which a checkpoint has at most [`MOST_CHUNKS`].
+    fn count(&self, more: usize) -> Result<(), Error> {
+        self.chunks.set(self.chunks.get().saturating_add(more));
+        if self.chunks.get() <= MOST_CHUNKS {
+            return Ok(());
+        }
+        let message = format!("the arrays of the checkpoint have more than {MOST_CHUNKS} chunks");
+        Err(Error::unsupported("orbax", message))
     }
 
     /// Returns the elements of a chunk that is stored at its full shape, also past the end of the array.
@@ -248,9 +267,12 @@ impl Arrays<'_> {
         if self.metadata.stores_fill {
             return Err(Error::refused("orbax", "it is missing"));
         }
-        let len = shape.iter().try_fold(array.dtype.bytes(), |len, extent| len.checked_mul(*extent));
-        let len = len.ok_or_else(|| Error::malformed("orbax", "it has more than 2^64 bytes"))?;
-        self.inflated(Packed::Owned(Arc::new(array.fill()?)), Codec::Repeated, len)
+        let numel = shape.iter().try_fold(1_usize, |numel, extent| numel.checked_mul(*extent));
+        let numel = numel.ok_or_else(|| Error::malformed("orbax", "it has more than 2^64 elements"))?;
+        if numel == 0 {
+            return Ok(Bytes::from(Vec::new()));
+        }
+        nest(Bytes::from(array.fill()?), array.dtype.bytes(), 0, &[(numel, 0)])
     }
 
     fn inflated(&self, packed: Packed, codec: Codec, len: usize) -> Result<Bytes, Error> {

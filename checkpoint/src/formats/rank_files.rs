@@ -46,7 +46,8 @@ pub(crate) fn open(dir: &Path, path: &Path, dead: &[usize]) -> Result<Checkpoint
     }
     let mut tensors = Vec::new();
     for (name, entry) in manifest.tensors {
-        let sharding = Sharding::parse(&mesh, &entry.shape, &entry.sharding)
+        let stored = entry.stored.as_ref().unwrap_or(&entry.sharding);
+        let sharding = Sharding::parse(&mesh, &entry.shape, stored)
             .map_err(|error| Error::from(error).about(format!("{}, tensor `{name}`", path.display())))?;
         if sharding.is_partial() {
             let message = format!(

@@ -45,6 +45,9 @@ const DEEPEST: usize = 32;
 /// The name given to a single tensor.
 const ALONE: &str = "tensor";
 
+/// The beginning of the names of functions that make tensors.
+const REBUILD: &str = "torch._utils._rebuild_";
+
 /// The name of the pickle in an archive.
 const PICKLE: &str = "/data.pkl";
 
@@ -159,6 +162,9 @@ impl Reader<'_> {
         }
         let mut children = Vec::new();
         if let Some(entries) = self.pickle.entries(at)? {
+            if let Some(attributes) = self.pickle.attributes(at) {
+                self.take_attributes(attributes, name, saved)?;
+            }
             // For duplicate keys the last value holds; the text `1` and the integer 1 are different keys.
             let mut last: BTreeMap<(String, bool), Id> = BTreeMap::new();
             for (number, (key, value)) in entries.iter().enumerate() {
@@ -217,7 +223,23 @@ impl Reader<'_> {
         }
         let Some(tensor) = self.tensor(at)? else { return Ok(false) };
         saved.tensors.insert(name.to_owned(), tensor);
+        if let Some((
+            Global::RebuildFromType | Global::RebuildParameterWithState,
+            [_, _, _, attributes, ..],
+        )) = self.pickle.call(at)?
+        {
+            self.take_attributes(*attributes, name, saved)?;
+        }
         Ok(true)
+    }
+
+    /// Lists the attributes of a tensor or of a dict, if there are tensors in them.
+    fn take_attributes(&self, attributes: Id, name: &str, saved: &mut Saved) -> Result<(), Error> {
+        let container = self.container(attributes)?;
+        if let Container::AroundTensors(_) = container {
+            saved.objects.insert(within(name, "<attributes>"), container);
+        }
+        Ok(())
     }
 
     /// Returns the parts of a list that has a tensor or a dict in it, or of a tuple that has a tensor in it.
@@ -263,7 +285,9 @@ impl Reader<'_> {
                 | Global::RebuildFromType,
                 _,
             )) => true,
-            Some(_) | None => false,
+            Some(_) => false,
+            // Of a kind that is not known: quantised, sparse, without data.
+            None => self.pickle.unknown_class(at).is_some_and(|class| class.starts_with(REBUILD)),
         })
     }
 

@@ -8,21 +8,33 @@
 use reshard_sharding::{Mesh, Sharding};
 
 use crate::error::Error;
+use crate::job::Replicas;
 use crate::job::wish::Wish;
 use crate::model::checkpoint::{Checkpoint, Data, Origin, Tensor};
+use crate::model::once::once;
 use crate::model::units::Units;
 
 /// The redistribution of one tensor.
 pub(crate) struct Move<'a> {
     pub(crate) tensor: &'a Tensor,
     pub(crate) from: Sharding,
+    /// The sharding in the files that are written.
     pub(crate) to: Sharding,
+    /// The requested sharding, if the ranks that hold the same data each write a part of it.
+    pub(crate) wanted: Option<Sharding>,
     /// The reason why it is replicated although another sharding was requested.
     pub(crate) replicated: Option<String>,
     /// The same two shardings in units, as the exchange uses them.
     pub(crate) units: Units,
     pub(crate) unit_from: Sharding,
     pub(crate) unit_to: Sharding,
+}
+
+impl Move<'_> {
+    /// Returns the requested sharding.
+    pub(crate) fn wanted(&self) -> &Sharding {
+        self.wanted.as_ref().unwrap_or(&self.to)
+    }
 }
 
 /// Decides the shardings of every requested tensor, in the order of the checkpoint.
@@ -87,7 +99,23 @@ fn decide_one<'a>(
         }
         Err(why) => return Err(packed(tensor, &to, &why)),
     };
-    Ok(Move { tensor, from, to, replicated, units, unit_from, unit_to })
+    let once = match wish.replicas {
+        Replicas::Every => None,
+        Replicas::Once => once(&to).and_then(|stored| Some((units.sharding(&stored).ok()?, stored))),
+    };
+    let Some((unit_stored, stored)) = once else {
+        return Ok(Move { tensor, from, to, wanted: None, replicated, units, unit_from, unit_to });
+    };
+    Ok(Move {
+        tensor,
+        from,
+        to: stored,
+        wanted: Some(to),
+        replicated,
+        units,
+        unit_from,
+        unit_to: unit_stored,
+    })
 }
 
 fn packed(tensor: &Tensor, sharding: &Sharding, why: &str) -> Error {

@@ -50,8 +50,8 @@ impl ReshardJob {
         for rename in &self.rename {
             checkpoint = checkpoint.renamed(rename)?;
         }
-        if let Some(dtype) = &self.dtype {
-            checkpoint = checkpoint.cast(dtype)?;
+        if !self.dtype.is_empty() {
+            checkpoint = checkpoint.cast_each(self.dtype.iter().map(|rule| &rule[..]))?;
         }
         let spec = self.placements(mapping.as_ref())?;
         Ok(Input { checkpoint, lost, unmade, spec })

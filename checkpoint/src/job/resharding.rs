@@ -7,10 +7,10 @@ use reshard_sharding::Mesh;
 
 use crate::bytes::place;
 use crate::error::Error;
-use crate::job::OutputFormat;
 use crate::job::observer::{Observer, told};
 use crate::job::report::JobReport;
 use crate::job::wish::Wish;
+use crate::job::{OutputFormat, Replicas};
 use crate::model::checkpoint::Checkpoint;
 use crate::select::spec::PlacementSpec;
 use crate::stream::{self, Asked};
@@ -23,6 +23,8 @@ pub struct ReshardOptions<'a> {
     pub to: Option<String>,
     /// The format of the files of a directory.
     pub format: OutputFormat,
+    /// The files that hold data of several ranks.
+    pub replicas: Replicas,
     /// The most bytes of a file of whole tensors in a directory, unless one tensor is larger; default: 5 GB.
     pub file_bytes: Option<u64>,
     /// `true` to fail before writing if the output would lack an entry that is not a tensor.
@@ -44,6 +46,7 @@ impl Default for ReshardOptions<'_> {
         Self {
             to: None,
             format: OutputFormat::default(),
+            replicas: Replicas::default(),
             file_bytes: None,
             strict: false,
             force: false,
@@ -84,7 +87,8 @@ pub fn reshard(
     let start = Instant::now();
     let mut nobody = ();
     let observer = options.observer.unwrap_or(&mut nobody);
-    let wish = Wish { mesh: mesh.clone(), from: None, to: options.to, spec: Some(spec) };
+    let replicas = options.replicas.in_files(options.format);
+    let wish = Wish { mesh: mesh.clone(), from: None, to: options.to, spec: Some(spec), replicas };
     let is_file = staging::is_whole_file(out).map_err(|error| told(error, observer))?;
     let asked = Asked {
         out: (!is_file).then_some(out),

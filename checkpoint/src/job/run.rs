@@ -86,7 +86,7 @@ impl ReshardJob {
                     .to_owned(),
             );
         }
-        if self.dtype.is_some() && !self.is_offline() {
+        if !self.dtype.is_empty() && !self.is_offline() {
             return refused(
                 "`--dtype` works from files to files only; pass an input and `--out`, and drop `--engine`"
                     .to_owned(),

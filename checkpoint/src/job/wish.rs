@@ -4,7 +4,7 @@ use reshard_sharding::Axis;
 use reshard_sharding::Mesh;
 
 use crate::error::Error;
-use crate::job::{OutputFormat, ReshardJob};
+use crate::job::{OutputFormat, Replicas, ReshardJob};
 use crate::model::checkpoint::Origin;
 use crate::select::spec::PlacementSpec;
 
@@ -14,6 +14,7 @@ pub(crate) struct Wish<'a> {
     pub(crate) from: Option<String>,
     pub(crate) to: Option<String>,
     pub(crate) spec: Option<&'a PlacementSpec>,
+    pub(crate) replicas: Replicas,
 }
 
 impl<'a> Wish<'a> {
@@ -49,7 +50,7 @@ impl<'a> Wish<'a> {
                 return Err(usage("no target sharding given; pass e.g. `--to 'S(0),R'`, one per axis"));
             }
         };
-        Ok(Self { mesh, from, to, spec })
+        Ok(Self { mesh, from, to, spec, replicas: job.replicas.in_files(job.format) })
     }
 }
 

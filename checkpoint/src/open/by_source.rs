@@ -1,12 +1,12 @@
 //! Opens files that do not describe their parts, by a [`SourceSpec`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use reshard_layout::internal::counted;
 use reshard_sharding::{Placements, Sharding};
 
-use crate::bytes::place;
+use crate::bytes::place::{self, Kind};
 use crate::error::Error;
 use crate::formats::held::{Held, joined};
 use crate::model::archives;
@@ -23,7 +23,7 @@ impl Checkpoint {
     /// Opens a folder of files that do not describe their parts, by a source that does.
     ///
     /// Tensors get the shapes that their parts add up to. Everything else is listed as an object, of
-    /// the first file.
+    /// the first file that has it.
     pub fn open_source(folder: &Path, source: &SourceSpec) -> Result<Self, Error> {
         let opened = open(folder, source).map_err(|error| error.about(place::shown(folder)))?;
         let names = opened.tensors.iter().map(|tensor| &tensor.name[..]);
@@ -55,22 +55,24 @@ pub(super) fn open(folder: &Path, source: &SourceSpec) -> Result<Checkpoint, Err
         .map(|(rank, coordinate)| (rank, folder.join(source.file(&coordinate)), coordinate.to_vec()))
         .collect();
     let mut tensors: BTreeMap<String, Vec<Local<'_>>> = BTreeMap::new();
-    let (mut archives, mut objects) = (Vec::new(), Vec::new());
-    for (number, (rank, file, coordinate)) in files.iter().enumerate() {
+    let (mut archives, mut objects) = (Vec::new(), BTreeMap::new());
+    check_files(folder, &files)?;
+    let mut renumbered = false;
+    for (rank, file, coordinate) in &files {
         if !place::exists(file)? {
             let message = format!("the file {} of rank {rank} is missing", source.file(coordinate));
             return Err(Error::refused("source", message));
         }
         let opened = by_content::open(file)?;
         archives.extend(opened.archives);
-        let first = number == 0;
         for Tensor { name, path, dtype, shape, data, .. } in opened.tensors {
-            let Some((local, whole)) = source.name(&name, coordinate) else {
-                if first {
-                    objects.push(Object { path, ..Object::part_of(name, Container::OfOneRank) });
-                }
+            let named = source.name(&name, coordinate).map_err(|error| error.about(file.display()))?;
+            let Some((local, whole)) = named else {
+                let object = Object { path, ..Object::part_of(name.clone(), Container::OfOneRank) };
+                objects.entry(name).or_insert(object);
                 continue;
             };
+            renumbered |= local != whole || source.is_numbered(local);
             let Data::Whole(bytes) = data else { return Err(Error::internal("a file holds chunks")) };
             let path = path
                 .filter(|_| local == whole)
@@ -78,18 +80,39 @@ pub(super) fn open(folder: &Path, source: &SourceSpec) -> Result<Checkpoint, Err
             let stored = Stored { dtype, shape, bytes };
             tensors.entry(whole).or_default().push(Local { rank: *rank, file, path, stored });
         }
-        if first {
-            objects.extend(opened.objects);
+        for object in opened.objects {
+            objects.entry(object.name.clone()).or_insert(object);
         }
     }
+    source.check_used(!tensors.is_empty(), renumbered)?;
     let mut all = Vec::with_capacity(tensors.len());
     for (name, locals) in tensors {
         all.push(tensor(&name, locals, source)?);
     }
-    objects.sort_by(|a, b| a.name.cmp(&b.name));
+    let objects = objects.into_values().collect();
     let checkpoint = Checkpoint::of_tensors(all, Origin::Files, None);
     let folders = vec![folder.to_owned()];
     Ok(Checkpoint { archives: archives::in_order(archives), objects, folders, ..checkpoint })
+}
+
+/// Checks that the input is a folder, and that each rank has a separate file.
+fn check_files(folder: &Path, files: &[(usize, PathBuf, Vec<usize>)]) -> Result<(), Error> {
+    let kind = place::kind(folder)
+        .map_err(|error| Error::unreadable(format!("the input cannot be read: {error}")))?;
+    if kind != Kind::Directory {
+        return Err(Error::refused("source", "it is not a folder, and the files of a source are in one"));
+    }
+    let mut ranks: HashMap<&Path, usize> = HashMap::new();
+    for (rank, file, _) in files {
+        if let Some(other) = ranks.insert(file, *rank) {
+            let message = format!(
+                "ranks {other} and {rank} would both be in {}; separate the coordinates, or give them a number of digits: {{tp:02}}",
+                file.display()
+            );
+            return Err(Error::malformed("source", message));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the tensor of which these files have parts.

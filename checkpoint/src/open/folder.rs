@@ -14,7 +14,7 @@ use crate::formats::rank_files;
 use crate::model::checkpoint::Checkpoint;
 use crate::open::{by_content, indexed, llama, union};
 
-/// The most names in a folder that are looked into.
+/// The most names without an extension that are looked into.
 const MOST_ITEMS: usize = 64;
 
 /// Opens the folder of a checkpoint of any format.
@@ -47,14 +47,11 @@ pub(super) fn open(dir: &Path) -> Result<Checkpoint, Error> {
     names.retain(|name| !name.starts_with('.'));
     names.sort_unstable();
     names.dedup();
-    if let Some(found) = foreign(&names) {
-        return Err(Error::unsupported("input", format!("the directory {} {found}", dir.display())));
-    }
     let ranks = fsdp::rank_files(&names);
     if !ranks.is_empty() {
         return fsdp::open(dir, &ranks);
     }
-    if let Some(ranks) = llama::ranks(&names) {
+    if let Some(ranks) = llama::ranks(dir, &names)? {
         return llama::open(dir, ranks);
     }
     let safetensors = ending_in(&names, &["safetensors"]);
@@ -67,14 +64,17 @@ pub(super) fn open(dir: &Path) -> Result<Checkpoint, Error> {
         }
         return union::open(dir, &safetensors);
     }
-    let parts = ending_in(&names, &["bin"]);
-    if parts.len() > 1 {
+    let parts: Vec<String> = names.iter().filter(|name| is_part(name)).cloned().collect();
+    if !parts.is_empty() {
         return union::open(dir, &parts);
     }
     if let Some(step) = step(dir, &names)? {
         return orbax::open(&step);
     }
-    let torch = if parts.is_empty() { ending_in(&names, &["pt", "pth"]) } else { parts };
+    if let Some(found) = foreign(&names) {
+        return Err(Error::unsupported("input", format!("the directory {} {found}", dir.display())));
+    }
+    let torch = ending_in(&names, &["bin", "pt", "pth"]);
     match &torch[..] {
         [only] => by_content::open(&dir.join(only)),
         [first, .., last] => {
@@ -99,13 +99,17 @@ pub(super) fn open(dir: &Path) -> Result<Checkpoint, Error> {
     }
 }
 
+/// Returns `true` for the files of a model that others than its trainer read: `pytorch_model.bin`, or parts of it.
+fn is_part(name: &str) -> bool {
+    name.strip_prefix("pytorch_model").is_some_and(|rest| {
+        rest == ".bin" || rest.strip_suffix(".bin").is_some_and(|numbers| numbers.starts_with('-'))
+    })
+}
+
 /// Returns the one folder of a step that holds arrays of Orbax: managers of checkpoints write them below the step.
 fn step(dir: &Path, names: &[String]) -> Result<Option<PathBuf>, Error> {
-    if names.len() > MOST_ITEMS {
-        return Ok(None);
-    }
     let mut items = Vec::new();
-    for name in names {
+    for name in names.iter().filter(|name| Path::new(name).extension().is_none()).take(MOST_ITEMS) {
         if place::exists(&dir.join(name).join(orbax::METADATA_NAME))? {
             items.push(name);
         }

@@ -28,18 +28,43 @@ const PLACEMENTS: [(&str, &str); 12] = [
 
 const EMBEDDING: &str = "tok_embeddings.weight";
 
-/// Returns the number of ranks, if the names have the files of ranks 0, 1, ..
-pub(super) fn ranks(names: &[String]) -> Option<usize> {
-    let has = |rank: usize| names.binary_search(&format!("consolidated.{rank:02}.pth")).is_ok();
-    Some((0..names.len()).take_while(|rank| has(*rank)).count()).filter(|ranks| *ranks > 1)
+/// Returns the number of ranks, if some names are those of files of ranks; an error if there are gaps.
+pub(super) fn ranks(dir: &Path, names: &[String]) -> Result<Option<usize>, Error> {
+    let rank = |name: &String| {
+        let digits = name.strip_prefix("consolidated.")?.strip_suffix(".pth")?;
+        digits.parse::<usize>().ok().filter(|rank| format!("{rank:02}") == digits)
+    };
+    let mut ranks: Vec<usize> = names.iter().filter_map(rank).collect();
+    ranks.sort_unstable();
+    match ranks.iter().enumerate().find(|(expected, rank)| expected != *rank) {
+        None => Ok(Some(ranks.len()).filter(|ranks| *ranks > 1)),
+        Some((missing, last)) => {
+            let message = format!(
+                "{} has consolidated.{last:02}.pth, but not consolidated.{missing:02}.pth",
+                dir.display()
+            );
+            Err(Error::refused("rank_files", message))
+        }
+    }
 }
 
 /// Opens the files of all ranks.
 pub(super) fn open(dir: &Path, ranks: usize) -> Result<Checkpoint, Error> {
     let first = by_content::open(&dir.join("consolidated.00.pth"))?;
     let shape = |name: &str| first.tensors.iter().find(|one| one.name == name).map(|one| &one.shape[..]);
-    let by_rows = match (shape(EMBEDDING), shape("norm.weight")) {
-        (Some([_, columns]), Some([dim])) => columns == dim,
+    let (embedding, dim) = (shape(EMBEDDING), shape("norm.weight"));
+    let by_rows = match (embedding, dim) {
+        (Some([_, columns]), Some([dim])) => {
+            // A file may be missing at the end: then the columns of all files are not all columns.
+            if columns != dim && columns.checked_mul(ranks) != Some(*dim) {
+                let message = format!(
+                    "{}: `{EMBEDDING}` has {columns} columns in each of {ranks} files, and `norm.weight` has {dim}; a file is missing, or it is not of Llama: describe it with `--source FILE`",
+                    dir.display()
+                );
+                return Err(Error::mismatch("rank_files", message));
+            }
+            columns == dim
+        }
         _ => false,
     };
     let embedding = (EMBEDDING, if by_rows { "S(0)" } else { "S(1)" });

@@ -27,6 +27,7 @@ use crate::bytes::place;
 use crate::bytes::read::read_text;
 use crate::error::Error;
 use crate::select::spec::PlacementSpec;
+use crate::shown::Shown;
 
 /// The files of a checkpoint by mesh coordinate, and the placements of the tensors in them.
 ///
@@ -140,28 +141,69 @@ impl SourceSpec {
         self.files.iter().map(part).collect()
     }
 
-    /// Returns the name in the whole of a tensor in the file at a coordinate; `None` if it is not below the key.
-    pub(super) fn name<'n>(&self, name: &'n str, coordinate: &[usize]) -> Option<(&'n str, String)> {
+    /// Returns a name below the key, and the name in the whole; `None` if it is not below the key.
+    ///
+    /// A name whose number is beyond those of its stage, and so would be that of another one, is an error.
+    pub(super) fn name<'n>(
+        &self,
+        name: &'n str,
+        coordinate: &[usize],
+    ) -> Result<Option<(&'n str, String)>, Error> {
         let local = match &self.under {
-            None => name,
-            Some(under) => name.strip_prefix(&under[..])?.strip_prefix('.')?,
+            None => Some(name),
+            Some(under) => name.strip_prefix(&under[..]).and_then(|rest| rest.strip_prefix('.')),
         };
-        let whole = self.stages.as_ref().and_then(|stages| stages.renumbered(local, coordinate));
-        Some((local, whole.unwrap_or_else(|| local.to_owned())))
+        let Some(local) = local else { return Ok(None) };
+        let whole = match &self.stages {
+            None => None,
+            Some(stages) => stages.renumbered(local, coordinate)?,
+        };
+        Ok(Some((local, whole.unwrap_or_else(|| local.to_owned()))))
+    }
+}
+
+impl SourceSpec {
+    /// Returns `true` if a name has a number that stages count.
+    pub(super) fn is_numbered(&self, name: &str) -> bool {
+        let first = vec![0; self.mesh.axes().len()];
+        self.stages
+            .as_ref()
+            .is_some_and(|stages| stages.renumbered(name, &first).is_ok_and(|found| found.is_some()))
+    }
+
+    /// Rejects a key or stages that no name has.
+    pub(super) fn check_used(&self, any: bool, renumbered: bool) -> Result<(), Error> {
+        let unused = |what: String| Err(Error::refused("source", what));
+        match (&self.under, &self.stages) {
+            (Some(under), _) if !any => unused(format!("no file has a tensor below under = `{under}`")),
+            (_, Some(stages)) if !renumbered => {
+                unused(format!("no tensor has a name of renumber = `{}#{}`", stages.before, stages.after))
+            }
+            (_, _) => Ok(()),
+        }
     }
 }
 
 impl Stages {
-    fn renumbered(&self, name: &str, coordinate: &[usize]) -> Option<String> {
-        let rest = name.strip_prefix(&self.before[..])?;
+    fn renumbered(&self, name: &str, coordinate: &[usize]) -> Result<Option<String>, Error> {
+        let Some(rest) = name.strip_prefix(&self.before[..]) else { return Ok(None) };
         let end = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
-        let (number, rest) = rest.split_at(end);
-        let number: usize = number.parse().ok()?;
-        if !rest.starts_with(&self.after[..]) || !(rest.is_empty() || rest.starts_with('.')) {
-            return None;
+        let (digits, rest) = rest.split_at(end);
+        let is_number = rest.starts_with(&self.after[..]) && (rest.is_empty() || rest.starts_with('.'));
+        let (Ok(number), true) = (digits.parse::<usize>(), is_number) else { return Ok(None) };
+        let stage = coordinate.get(self.axis).copied().unwrap_or_default();
+        let first = self.by.checked_mul(stage);
+        match first.and_then(|first| first.checked_add(number)).filter(|_| number < self.by) {
+            Some(number) => Ok(Some(format!("{}{number}{rest}", self.before))),
+            None => {
+                let message = format!(
+                    "stage {stage} has `{}`, but a stage has the numbers below by = {}",
+                    name.shown(),
+                    self.by
+                );
+                Err(Error::mismatch("source", message))
+            }
         }
-        let number = number.checked_add(self.by.checked_mul(*coordinate.get(self.axis)?)?)?;
-        Some(format!("{}{number}{rest}", self.before))
     }
 }
 

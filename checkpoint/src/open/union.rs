@@ -15,12 +15,12 @@ pub(super) fn open(dir: &Path, files: &[String]) -> Result<Checkpoint, Error> {
     let mut known: HashMap<String, &str> = HashMap::new();
     for file in files {
         let opened = by_content::open(&dir.join(file))?;
-        for tensor in opened.tensors() {
-            if let Some(first) = known.insert(tensor.name().to_owned(), file) {
+        let names = opened.tensors().iter().map(|tensor| ("tensor", tensor.name()));
+        for (what, name) in names.chain(opened.objects().iter().map(|object| ("entry", object.name()))) {
+            if let Some(first) = known.insert(name.to_owned(), file) {
                 let message = format!(
-                    "{}: tensor `{}` is both in {first} and in {file}; name one file, or write an index",
-                    dir.display(),
-                    tensor.name()
+                    "{}: {what} `{name}` is both in {first} and in {file}; name one file, or write an index",
+                    dir.display()
                 );
                 return Err(Error::mismatch("input", message));
             }

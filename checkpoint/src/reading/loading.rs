@@ -18,12 +18,7 @@ use crate::bytes;
 use crate::engine::exchange::opaque;
 use crate::error::Error;
 use crate::model::checkpoint::{Checkpoint, Tensor};
-
-/// The largest number of priced candidates; all choices are tried for the first axes, the rest read directly.
-const MOST_WAYS: usize = 128;
-
-/// The largest mesh for which plans are considered; above it each rank reads its own shard.
-const MOST_RANKS: usize = 1 << 16;
+use crate::model::once::ways;
 
 /// The read rate of a node, and its number of ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -222,52 +217,4 @@ fn busiest(sharding: &Sharding, node_ranks: usize) -> u64 {
         most = elements.max(most);
     }
     most
-}
-
-/// Returns the shardings in which replicating axes split a dim, within existing splits, in all combinations.
-fn ways(wanted: &Sharding) -> Vec<Sharding> {
-    let text = wanted.to_string();
-    let placements = apart(&text);
-    let axes = wanted.mesh().axes();
-    if placements.len() != axes.len() || wanted.mesh().size() > MOST_RANKS {
-        return Vec::new();
-    }
-    let mut all: Vec<Vec<String>> = vec![Vec::new()];
-    for (axis, placement) in placements.iter().enumerate() {
-        let mut choices = vec![(*placement).to_owned()];
-        if *placement == "R" && axes[axis].size() > 1 {
-            for dim in (0..wanted.shape().len()).filter(|dim| wanted.shape()[*dim] > 1) {
-                let of_dim = |text: &str| text.split(['(', ',', ')']).nth(1) == Some(&dim.to_string()[..]);
-                let inside: usize = (axis + 1..axes.len())
-                    .filter(|other| of_dim(placements[*other]))
-                    .map(|other| axes[other].size())
-                    .product();
-                choices.push(if inside > 1 { format!("SS({dim},{inside})") } else { format!("S({dim})") });
-            }
-        }
-        if all.len() * choices.len() > MOST_WAYS {
-            choices.truncate(1);
-        }
-        let with = |before: Vec<String>| {
-            choices
-                .iter()
-                .map(move |choice| [&before[..], std::slice::from_ref(choice)].concat())
-                .collect::<Vec<_>>()
-        };
-        all = all.into_iter().flat_map(with).collect();
-    }
-    // Invalid combinations are skipped, such as a strided split of a dim that is split into blocks.
-    let parsed =
-        |placements: &Vec<String>| Sharding::parse(wanted.mesh(), wanted.shape(), &placements.join(","));
-    all.iter().skip(1).filter_map(|placements| parsed(placements).ok()).collect()
-}
-
-/// Splits a text into its placements, at commas outside of parentheses.
-fn apart(text: &str) -> Vec<&str> {
-    let mut depth = 0;
-    text.split(|c| {
-        depth += i32::from(c == '(' || c == '[') - i32::from(c == ')' || c == ']');
-        c == ',' && depth == 0
-    })
-    .collect()
 }

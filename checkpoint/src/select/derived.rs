@@ -18,6 +18,7 @@
 use std::collections::HashMap;
 
 use reshard_layout::internal::counted;
+use safetensors::Dtype;
 
 use crate::error::Error;
 use crate::model::checkpoint::{Checkpoint, Tensor};
@@ -28,6 +29,16 @@ use crate::select::fusion::Fusion;
 use crate::select::pattern::Pattern;
 use crate::select::rename::Rename;
 use crate::shown::Shown;
+
+/// A dtype for some tensors.
+struct CastRule<'a> {
+    text: &'a str,
+    /// `None` for all names.
+    pattern: Option<Pattern>,
+    /// `None` to leave them as they are.
+    to: Option<Dtype>,
+    used: bool,
+}
 
 impl Checkpoint {
     /// Returns the tensors, and the other entries, whose names match one of the patterns.
@@ -162,12 +173,40 @@ impl Checkpoint {
     /// # Ok::<(), reshard_checkpoint::Error>(())
     /// ```
     pub fn cast(&self, dtype: &str) -> Result<Self, Error> {
-        let to = Float::named(dtype)?;
+        self.cast_each([dtype])
+    }
+
+    /// Returns the tensors in other floating-point types: each rule is a dtype, or `PATTERN=DTYPE` for some names.
+    ///
+    /// The first rule that matches a name decides; `keep` leaves a tensor as it is. A rule that decides about no
+    /// floating-point tensor is an error.
+    ///
+    /// ```
+    /// use reshard_checkpoint::Checkpoint;
+    ///
+    /// let mixed = Checkpoint::open(None)?.cast_each(["*.bias=f16", "bf16"])?;
+    /// assert_eq!(mixed.tensor("mlp.up.bias")?.dtype(), "F16");
+    /// assert_eq!(mixed.tensor("mlp.up.weight")?.dtype(), "BF16");
+    /// # Ok::<(), reshard_checkpoint::Error>(())
+    /// ```
+    pub fn cast_each<'a>(&self, rules: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
+        let rule = |text: &'a str| -> Result<CastRule<'a>, Error> {
+            let (pattern, dtype) =
+                text.rsplit_once('=').map_or((None, text), |(pattern, dtype)| (Some(pattern), dtype));
+            let pattern =
+                pattern.map(Pattern::new).transpose().map_err(|why| Error::malformed("pattern", why))?;
+            let to = if dtype == "keep" { None } else { Some(Float::named(dtype)?) };
+            Ok(CastRule { text, pattern, to, used: false })
+        };
+        let mut rules = rules.into_iter().map(rule).collect::<Result<Vec<_>, _>>()?;
         let mut tensors = self.tensors.clone();
-        let floats = |tensor: &&mut Tensor| Float::of(tensor.dtype).is_some();
-        let mut any = false;
-        for tensor in tensors.iter_mut().filter(floats) {
-            any = true;
+        for tensor in tensors.iter_mut().filter(|tensor| Float::of(tensor.dtype).is_some()) {
+            let matches = |rule: &&mut CastRule<'_>| {
+                rule.pattern.as_ref().is_none_or(|pattern| pattern.matches(&tensor.name))
+            };
+            let Some(rule) = rules.iter_mut().find(matches) else { continue };
+            rule.used = true;
+            let Some(to) = rule.to else { continue };
             if tensor.stored != tensor.dtype && tensor.dtype != to {
                 let message = format!("it is already rounded to {} and would be rounded twice", tensor.dtype);
                 return Err(Error::refused("dtype", message).about_tensor(&tensor.name));
@@ -178,9 +217,14 @@ impl Checkpoint {
             }
             tensor.dtype = to;
         }
-        if !any {
-            let message =
-                format!("no tensor is f16, bf16, f32 or f64, so none can be converted to {}", dtype.shown());
+        if let Some(unused) = rules.iter().find(|rule| !rule.used) {
+            let text = unused.text.shown();
+            let message = match &unused.pattern {
+                None => format!("no tensor is f16, bf16, f32 or f64, so none can be converted to {text}"),
+                Some(_) => format!(
+                    "`{text}` applies to no tensor that is f16, bf16, f32 or f64; it is misspelled, or an earlier one matches first"
+                ),
+            };
             return Err(Error::refused("dtype", message));
         }
         self.with(tensors, self.objects.clone())

@@ -19,7 +19,6 @@ use reshard_sharding::{Interval, Intervals, Region};
 use safetensors::Dtype;
 
 use crate::bytes::Bytes;
-use crate::bytes::inflated::{Codec, Inflated, Last, Packed};
 use crate::bytes::read::read_text;
 use crate::bytes::strided::nest;
 use crate::check::diff;
@@ -74,11 +73,10 @@ impl Checkpoint {
 
     /// Returns the tensors that a mapping makes, and the names that it does not make.
     pub(crate) fn mapped_by(&self, mapping: &Mapping) -> Result<(Self, Unmade), Error> {
-        let source = |tensor: &'_ Tensor| tensor.dtype;
         let sources: Vec<SourceTensor<'_>> = self
             .tensors
             .iter()
-            .map(|tensor| SourceTensor { name: &tensor.name, shape: &tensor.shape, dtype: source(tensor) })
+            .map(|tensor| SourceTensor { name: &tensor.name, shape: &tensor.shape, dtype: tensor.dtype })
             .collect();
         let Mapped { tensors, checks, dropped, kept } = mapping.apply(&sources)?;
         let mut maker = Maker { sources: &self.tensors, known: Known::default(), read: HashMap::new() };
@@ -142,9 +140,9 @@ impl<'a> Maker<'a> {
             }
             match piece.source {
                 None => {
-                    let len = piece.elements() * stored.bitsize() / 8;
+                    let item = stored.bitsize() / 8;
                     placed.push(target(piece, shape.len())?, 1);
-                    chunks.push(zeros(len)?);
+                    chunks.push(nest(Bytes::from(vec![0; item]), item, 0, &[(piece.elements(), 0)])?);
                 }
                 Some(source) => {
                     self.pieces_of(source, piece, shape.len(), stored, &mut placed, &mut chunks)?;
@@ -322,13 +320,6 @@ fn merged(list: &Intervals) -> Intervals {
         }
     }
     result
-}
-
-/// Returns zeros, which are made when they are read.
-fn zeros(len: usize) -> Result<Bytes, Error> {
-    let packed = Packed::Owned(Arc::new(vec![0]));
-    let inflated = Inflated::new(packed, Codec::Repeated, len as u64, Last::default())?;
-    Ok(Bytes::Inflated { inflated: Arc::new(inflated), start: 0, len })
 }
 
 impl From<reshard_mapping::Error> for Error {

@@ -171,7 +171,7 @@ impl<'a> Feed<'a> {
                 |chunk: &Chunk| Chunk { bytes: self.starts[chunk.place] + chunk.bytes, ..chunk.clone() };
             chunks.extend(parts.chunks.iter().map(|chunk| (placed(chunk), Sum32::default())));
         } else if let (Some(shards), OutputFormat::Dcp) = (&mut shards, self.format) {
-            *shards = Arc::new(written::chunks(shards, units.shape(), number)?);
+            *shards = Arc::new(written::chunks(shards, units.shape(), number, units.bytes)?);
             for (region, holders) in shards.regions.iter().zip(&shards.holders) {
                 let place = holders.first().copied().unwrap_or(0);
                 let chunk = written::place(region, tensor.tensor.dtype, place, &mut self.starts[place]);

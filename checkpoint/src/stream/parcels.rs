@@ -62,7 +62,8 @@ impl Parcels {
         for (number, tensor) in moves.iter().enumerate() {
             let about = |error: Error| error.about_tensor(&tensor.tensor.name);
             let shards = known.placed(&tensor.unit_to).map_err(about)?;
-            let chunks = written::chunks(&shards, tensor.units.shape(), number).map_err(about)?;
+            let chunks =
+                written::chunks(&shards, tensor.units.shape(), number, tensor.units.bytes).map_err(about)?;
             let mut seen = vec![0; ranks.len()];
             for place in chunks.holders.iter().flatten() {
                 seen[*place] += 1;

@@ -437,6 +437,7 @@ impl CheckpointWriter {
                 shape: tensor.sharding.shape().to_vec(),
                 dtype: tensor.dtype,
                 sharding: tensor.sharding.to_string(),
+                stored: None,
                 path: None,
                 crc64nvme: Some(checksum::to_text(&sums)),
             };
@@ -528,5 +529,5 @@ fn entry(mesh: &Mesh, dtype: &str, sharding: &Sharding) -> Result<Entry, Error> 
         return Err(Error::refused("shape", message));
     }
     Units::of(dtype, &shape).sharding(sharding).map_err(|why| Error::refused("packed", why))?;
-    Ok(Entry { shape, dtype, sharding: sharding.to_string(), path: None, crc64nvme: None })
+    Ok(Entry { shape, dtype, sharding: sharding.to_string(), stored: None, path: None, crc64nvme: None })
 }

@@ -190,6 +190,60 @@ fn stages_are_renumbered_below_a_key() {
     assert_eq!(checkpoint.tensor("embedding").unwrap().chunks(), Some(2));
 }
 
+/// Layers beyond those of a stage would be layers of the next one.
+#[test]
+fn a_stage_with_more_layers_than_it_should_have_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut r = Random(19);
+    for stage in 0..2 {
+        let file: Tensors =
+            (0..3).map(|layer| (format!("layers.{layer}"), tensor(&mut r, Dtype::U8, &[2]))).collect();
+        write(&folder.path().join(format!("{stage}.bin")), &file);
+    }
+    let source = |by: usize| {
+        let text = format!(
+            "[source]\nfiles = \"{{pp}}.bin\"\nmesh = \"pp=2\"\nplacements = {{ \"*\" = \"R\" }}\nstages = {{ axis = \"pp\", renumber = \"layers.#\", by = {by} }}"
+        );
+        Checkpoint::open_source(folder.path(), &text.parse().unwrap())
+    };
+    assert_eq!(source(3).unwrap().tensors().len(), 6);
+    for by in [0, 2, usize::MAX] {
+        let said = refusal(source(by));
+        assert!(said.contains("a stage has the numbers below by = "), "{said}");
+    }
+    let other = |key: &str| {
+        let text = format!(
+            "[source]\nfiles = \"{{pp}}.bin\"\nmesh = \"pp=2\"\nplacements = {{ \"*\" = \"R\" }}\n{key}"
+        );
+        refusal(text.parse().and_then(|source| Checkpoint::open_source(folder.path(), &source)))
+    };
+    let typo = other("stages = { axis = \"pp\", renumber = \"layer.#\", by = 3 }");
+    assert!(typo.contains("no tensor has a name of renumber = `layer.#`"), "{typo}");
+    assert!(other("under = \"model\"").contains("no file has a tensor below under = `model`"));
+}
+
+/// Entries of any file are listed; each rank has a separate file, in a folder.
+#[test]
+fn every_file_of_a_source_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut r = Random(23);
+    let mut of = || tensor(&mut r, Dtype::U8, &[2]);
+    write(&folder.path().join("1.bin"), &[("m.w".to_owned(), of()), ("a".to_owned(), of())].into());
+    write(&folder.path().join("11.bin"), &[("m.w".to_owned(), of()), ("b".to_owned(), of())].into());
+    let open = |files: &str, mesh: &str, path: &Path| {
+        let text = format!(
+            "[source]\nfiles = \"{files}\"\nmesh = \"{mesh}\"\nunder = \"m\"\nplacements = {{ \"*\" = \"S(0)\" }}"
+        );
+        text.parse().and_then(|source| Checkpoint::open_source(path, &source))
+    };
+    write(&folder.path().join("0.bin"), &[("m.w".to_owned(), of())].into());
+    let checkpoint = open("{r}.bin", "r=2", folder.path()).unwrap();
+    assert_eq!(objects(&checkpoint), ["a"]);
+    let said = refusal(open("{a}{b}.bin", "a=12,b=12", folder.path()).map(|opened| opened));
+    assert!(said.contains("would both be in") && said.contains("11"), "{said}");
+    assert!(refusal(open("{r}.bin", "r=2", &folder.path().join("0.bin"))).contains("is not a folder"));
+}
+
 #[test]
 fn a_source_that_does_not_fit_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -265,6 +319,10 @@ fn files_of_llama_need_no_source() {
         write(&folder.path().join("consolidated.01.pth"), &other);
         let said = refused(folder.path());
         assert!(said.contains("adapter.weight") && said.contains("--source FILE"), "{said}");
+        let path = |rank: usize| folder.path().join(format!("consolidated.{rank:02}.pth"));
+        fs::rename(path(1), path(2)).unwrap();
+        let said = refused(folder.path());
+        assert!(said.contains("has consolidated.02.pth, but not consolidated.01.pth"), "{said}");
     }
 }
 
@@ -278,6 +336,8 @@ fn files_without_an_index_and_with_one_of_pytorch() {
     let names = |checkpoint: &Checkpoint| {
         checkpoint.tensors().iter().map(|tensor| tensor.name().to_owned()).collect::<Vec<_>>()
     };
+    // A trainer's arguments are next to its model, and are not a part of it.
+    fs::copy(data("object.pt"), path("training_args.bin")).unwrap();
     let union = names(&opened(folder.path()));
     assert_eq!(union.len(), 8, "{union:?}");
     let map = union.iter().map(|name| {
@@ -297,9 +357,9 @@ fn files_without_an_index_and_with_one_of_pytorch() {
     .unwrap();
     assert!(refused(folder.path()).contains("`x` is not in"));
     fs::remove_file(path("pytorch_model.bin.index.json")).unwrap();
-    fs::copy(data("alone.pt"), path("other.bin")).unwrap();
+    fs::copy(data("alone.pt"), path("pytorch_model.bin")).unwrap();
     assert!(
-        refused(folder.path()).contains("both in other.bin and in pytorch_model-00002"),
+        refused(folder.path()).contains("both in pytorch_model-00002-of-00002.bin and in pytorch_model.bin"),
         "{}",
         refused(folder.path())
     );
@@ -307,6 +367,11 @@ fn files_without_an_index_and_with_one_of_pytorch() {
 
 #[test]
 fn formats_that_another_program_converts_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    // A model next to a converted one is that model.
+    fs::copy(data("alone.safetensors"), folder.path().join("model.safetensors")).unwrap();
+    fs::write(folder.path().join("model.gguf"), "GGUF").unwrap();
+    assert_eq!(opened(folder.path()).tensors().len(), 1);
     for (file, why) in [
         ("zero_pp_rank_0_mp_rank_00_optim_states.pt", "zero_to_fp32.py"),
         ("bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt", "DeepSpeed ZeRO"),

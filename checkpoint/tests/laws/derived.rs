@@ -234,7 +234,7 @@ fn rounded_tensors_are_their_rounded_elements_wherever_they_are_read() {
             let (gather, dtype) = (Some(place("whole")), Some("bf16".to_owned()));
             let job = ReshardJob {
                 gather,
-                dtype,
+                dtype: dtype.into_iter().collect(),
                 verify: !unchecked,
                 ..job_to(&place("out"), input, "a=2,b=2", "S(0),R")
             };
@@ -308,6 +308,6 @@ fn a_checkpoint_that_cannot_be_made_is_refused_in_one_sentence() {
         "name",
         "two tensors",
     );
-    let engine = ReshardJob { dtype: Some("bf16".to_owned()), ..ReshardJob::default() };
+    let engine = ReshardJob { dtype: vec!["bf16".to_owned()], ..ReshardJob::default() };
     said(engine.run(&mut ()).unwrap_err(), "usage", "`--dtype` works from files to files only");
 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use reshard_checkpoint::{
-    Checkpoint, ErrorClass, Observer, PlacementSpec, ReshardJob, ReshardOptions, diff, reshard,
+    Checkpoint, ErrorClass, Observer, PlacementSpec, Replicas, ReshardJob, ReshardOptions, diff, reshard,
 };
 use reshard_test_support::Random;
 use safetensors::Dtype;
@@ -11,6 +11,7 @@ use safetensors::Dtype;
 use crate::files::{
     Tensors, contents, draw, draw_sharding, inputs, job, read, sharding, slice, tensor, write,
 };
+use crate::reading::opened;
 
 #[test]
 fn files_to_files_gives_what_the_threads_engine_gives() {
@@ -180,4 +181,57 @@ fn a_damaged_input_leaves_the_old_output_as_it_was() {
     // Without checks it is not noticed; the manifest of the output then has no checksums.
     ReshardJob { verify: false, ..again }.run(&mut ()).unwrap();
     assert!(!Checkpoint::open(Some(&out)).unwrap().has_checksums());
+}
+
+/// With replicas once, every byte is in one file, and each file has its part of every tensor within one row.
+#[test]
+fn data_of_several_ranks_is_written_once() {
+    let mut r = Random(91);
+    for round in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let tensors: Tensors = (0..3)
+            .map(|at| {
+                let shape = [8 + r.below(20), 8 + r.below(20)];
+                (format!("t.{at}"), tensor(&mut r, Dtype::F32, &shape))
+            })
+            .collect();
+        let input = folder.path().join("w.safetensors");
+        write(&input, &tensors);
+        let (mesh, to) = *r.pick(&[
+            ("a=4", "R"),
+            ("a=2,b=2", "R,R"),
+            ("a=2,b=2", "R,S(0)"),
+            ("a=2,b=2", "S(1),R"),
+            ("a=2,b=3", "R,SS(0,2)"),
+        ]);
+        let out = |name: &str| folder.path().join(name);
+        let once = ReshardJob {
+            out: Some(out("once")),
+            replicas: Replicas::Once,
+            ..job(&input, mesh, to, round % 4 == 0)
+        };
+        let report = once.run(&mut ()).unwrap().unwrap();
+        assert!(report.tensors.iter().all(|tensor| tensor.to == to), "{mesh} {to}");
+        let world = mesh.parse::<reshard_sharding::Mesh>().unwrap().size();
+        let mut total = 0;
+        let mut files = 0;
+        for entry in fs::read_dir(out("once")).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|extension| extension != "safetensors") {
+                continue;
+            }
+            files += 1;
+            let mine: usize = read(&path).values().map(|part| part.bytes.len()).sum();
+            let rows: usize = tensors.values().map(|whole| whole.shape.iter().max().unwrap() * 4).sum();
+            let share = tensors.values().map(|whole| whole.bytes.len()).sum::<usize>() / world;
+            assert!(mine <= share + 2 * rows, "{mesh} {to}: {mine} bytes, and a share is {share}");
+            total += mine;
+        }
+        assert_eq!((total, files), (tensors.values().map(|whole| whole.bytes.len()).sum(), world));
+        // The folder is an input like any other, and also for a run that wants replicas.
+        let again = ReshardJob { out: Some(out("every")), ..job(&out("once"), mesh, to, false) };
+        again.run(&mut ()).unwrap();
+        assert!(diff(&opened(&out("every")), &opened(&input), &mut ()).unwrap().equal);
+        assert!(opened(&out("once")).verify(&mut ()).unwrap().problems.is_empty());
+    }
 }

@@ -66,6 +66,7 @@ fn what_orbax_wrote_is_what_is_read() {
 #[test]
 fn they_are_resharded_from_files_to_files_and_through_an_engine() {
     let mut r = Random(52);
+    let mut done = 0;
     for form in FORMS {
         for through_engine in [false, true] {
             let folder = tempfile::tempdir().unwrap();
@@ -77,6 +78,7 @@ fn they_are_resharded_from_files_to_files_and_through_an_engine() {
                 assert!(matches!(error.code(), "no_such_dim" | "placement"), "{form} {to} {error}");
                 continue;
             }
+            done += 1;
             let difference = diff(&opened(&out), &opened(&input), &mut ()).unwrap();
             assert_eq!(
                 (difference.only_first.len(), difference.different.len()),
@@ -85,6 +87,7 @@ fn they_are_resharded_from_files_to_files_and_through_an_engine() {
             );
         }
     }
+    assert!(done >= 4, "{done}");
 }
 
 /// A manager of checkpoints writes the arrays into a folder below that of the step.
@@ -114,6 +117,21 @@ fn what_is_missing_or_damaged_is_an_error() {
     assert!(refused("folders").contains("`w`: chunk 1.3: it is missing"), "{}", refused("folders"));
     fs::remove_file(path("folders/w/.zarray")).unwrap();
     assert!(refused("folders").contains("it has no .zarray"));
+    // An older writer leaves out chunks of the fill value, here zero.
+    copied("folders", &path("older"));
+    let metadata = fs::read_to_string(path("older/_METADATA")).unwrap();
+    let older = metadata.replace("\"store_array_data_equal_to_fill_value\": true", "\"other\": 1");
+    assert_ne!(older, metadata);
+    fs::write(path("older/_METADATA"), older).unwrap();
+    fs::remove_file(path("older/w/1.3")).unwrap();
+    let (expected, filled) = (contents(), opened(&path("older")));
+    let all = Sharding::replicated(&"a=1".parse().unwrap(), &[4, 6]).unwrap();
+    let bytes = filled.shard("w", &all, 0).unwrap();
+    let chunk = filled.tensor("w").unwrap();
+    assert_eq!(chunk.chunks(), Some(12));
+    let different = bytes.chunks(4).zip(expected["w"].bytes.chunks(4)).filter(|(a, b)| a != b);
+    let different: Vec<&[u8]> = different.map(|(found, _)| found).collect();
+    assert!(!different.is_empty() && different.iter().all(|element| **element == [0; 4]), "{different:?}");
     copied("zarr2", &path("zarr2"));
     fs::remove_file(path("zarr2/manifest.ocdbt")).unwrap();
     assert!(refused("zarr2").contains("has no manifest.ocdbt"));

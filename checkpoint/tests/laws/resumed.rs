@@ -95,7 +95,7 @@ fn the_work_of_another_request_is_not_gone_on_with() {
         ReshardJob { input: Some(other.clone()), ..asked.clone() },
         ReshardJob { only: vec!["a".into()], ..asked.clone() },
         ReshardJob { rename: vec!["s/^a$/c/".into()], ..asked.clone() },
-        ReshardJob { dtype: Some("bf16".into()), ..asked.clone() },
+        ReshardJob { dtype: vec!["bf16".into()], ..asked.clone() },
     ];
     for (number, another) in others.into_iter().enumerate() {
         fails_at_the_end(&asked, folder.path());

@@ -13,7 +13,7 @@ use crate::files::{Tensors, draw_sharding, job, read, slice};
 use crate::reading::{draw_region, opened};
 
 /// Inputs, and the names of the files with their contents.
-const HELD: [(&str, &str); 12] = [
+const HELD: [(&str, &str); 13] = [
     ("dcp", "dcp"),
     ("dcp/.metadata", "dcp"),
     ("dcp_files", "dcp_files"),
@@ -21,6 +21,7 @@ const HELD: [(&str, &str); 12] = [
     ("ranks", "ranks"),
     ("state.pt", "state"),
     ("trainer.pt", "trainer"),
+    ("hidden.pt", "hidden"),
     ("module.pt", "module"),
     ("alone.pt", "alone"),
     ("stored.npz", "arrays"),
@@ -154,6 +155,9 @@ fn what_is_no_tensor_is_named_and_not_read() {
         "stacked",
     ];
     assert_eq!(others("trainer.pt"), named);
+    // Attributes are named if there are tensors in them.
+    let named = ["around.<attributes>", "pairs.y", "quantized", "scaled.<attributes>"];
+    assert_eq!(others("hidden.pt"), named);
     assert_eq!(others("packed.npz"), ["object", "text"]);
     assert!(others("stored.npz").is_empty() && others("dcp_safetensors").is_empty());
     let chunks = |tensor: &str| opened(&data("dcp")).tensor(tensor).unwrap().chunks();

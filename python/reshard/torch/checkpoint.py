@@ -437,7 +437,8 @@ class Reader(StorageReader):
             size = torch.Size(tensor.shape)
             chunk = ChunkStorageMetadata(offsets=torch.Size([0] * len(size)), sizes=size)
             found[tensor.name] = TensorStorageMetadata(TensorProperties(dtype=_torch_dtype(tensor.dtype)), size, [chunk])
-        found |= {name: BytesStorageMetadata() for name in self._opened.non_tensors}
+        # Parts of a `.pt` file have no bytes that could be loaded.
+        found |= {name: BytesStorageMetadata() for name in self._opened._objects_with_bytes}
         # PyTorch's planner for states that do not exist yet looks up the path of each name.
         paths = self._opened.paths
         return Metadata(found, planner_data={name: paths.get(name, (name,)) for name in found})

@@ -1,8 +1,9 @@
 //! A PyTorch distributed checkpoint to be written: the assignment of chunks to files, and `.metadata`.
 //!
 //! A rank's shard is a box for every combination of the intervals that it holds of the dims; each box is a
-//! chunk. Data that several ranks hold is written once, by these ranks in turns. This works for any shards,
-//! chunks and mesh, and assumes nothing about the PyTorch program that reads the result.
+//! chunk. Data that several ranks hold is written once: each of them writes a part of it, or one of them in turn
+//! if there is little of it. This works for any shards, chunks and mesh, and assumes nothing about the PyTorch
+//! program that reads the result.
 
 use reshard_sharding::{Interval, Region};
 use safetensors::Dtype;
@@ -60,8 +61,18 @@ pub(crate) fn check(dtype: Dtype, in_safetensors: bool) -> Result<(), Error> {
     }
 }
 
+/// The bytes of a shard above which the ranks that hold it each write a part.
+const WORTH_PARTS: usize = 64 << 10;
+
 /// Returns the chunks of a tensor: disjoint boxes, each with the one rank that writes it.
-pub(crate) fn chunks(placed: &Placed, shape: &[usize], number: usize) -> Result<Placed, Error> {
+///
+/// `number` is that of the tensor, and `item_bytes` the size of a unit.
+pub(crate) fn chunks(
+    placed: &Placed,
+    shape: &[usize],
+    number: usize,
+    item_bytes: usize,
+) -> Result<Placed, Error> {
     if shape.contains(&0) {
         return Ok(Placed::apart(vec![all(shape)]));
     }
@@ -77,13 +88,35 @@ pub(crate) fn chunks(placed: &Placed, shape: &[usize], number: usize) -> Result<
             );
             return Err(Error::unsupported("chunks", message));
         }
-        let place = holders[number % holders.len()];
+        let parts = if region.numel() * item_bytes < WORTH_PARTS { 1 } else { holders.len() };
         boxes(region, &mut Vec::new(), &mut |region| {
-            chunks.regions.push(region);
-            chunks.holders.push(vec![place]);
+            for (part, region) in along_the_longest_dim(&region, parts).into_iter().enumerate() {
+                let place = holders[(number + part) % holders.len()];
+                chunks.regions.push(region);
+                chunks.holders.push(vec![place]);
+            }
         });
     }
     Ok(chunks)
+}
+
+/// Splits a box into at most this many boxes of nearly equal size.
+fn along_the_longest_dim(region: &Region, parts: usize) -> Vec<Region> {
+    let longest = (0..region.dims.len())
+        .rev()
+        .max_by_key(|dim| region.dims[*dim].first().map_or(0, |interval| interval.len));
+    let (Some(dim), true) = (longest, parts > 1) else { return vec![region.clone()] };
+    let Some(Interval { start, len }) = region.dims[dim].first().copied() else {
+        return vec![region.clone()];
+    };
+    let bound = |part: usize| start + (len as u128 * part as u128 / parts as u128) as usize;
+    let part = |part: usize| {
+        let mut region = region.clone();
+        let interval = Interval { start: bound(part), len: bound(part + 1) - bound(part) };
+        region.dims[dim] = [interval].into_iter().collect();
+        (interval.len > 0).then_some(region)
+    };
+    (0..parts).filter_map(part).collect()
 }
 
 /// Calls `found` with every combination of the intervals of the dims.

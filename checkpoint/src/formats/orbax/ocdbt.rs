@@ -123,6 +123,14 @@ impl Walk<'_> {
             )));
         }
         let node = node::parse(&body, height, &at.file.base).map_err(about)?;
+        // Prefixes are expanded, so keys and paths may be much longer than the node.
+        self.node_bytes += node.expanded_bytes();
+        if self.node_bytes > MOST_NODE_BYTES {
+            return Err(about(Error::unsupported(
+                "orbax",
+                format!("the keys and paths of its nodes exceed the limit of {MOST_NODE_BYTES} bytes"),
+            )));
+        }
         // Before the next level, so that memory holds the bytes of one node.
         drop(body);
         drop(bytes);

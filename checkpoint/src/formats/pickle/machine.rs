@@ -501,7 +501,42 @@ impl Machine<'_> {
         let by = self.tree.global(callee);
         let grows = by.is_none_or(|by| by == globals::Global::OrderedDict);
         let entries = if grows { self.new_dict()? } else { 0 };
+        if by.is_some() && grows {
+            self.take_pairs(args, entries)?;
+        }
         self.make(Node::Made { by: callee, args, state: NONE, entries })
+    }
+
+    /// Puts the entries with which an ordered dict is made, a dict or a list of pairs, into its dict.
+    fn take_pairs(&mut self, args: Id, dict: u32) -> Result<(), Error> {
+        let Node::Tuple(args) = self.node(args) else { return Ok(()) };
+        let Some(first) = args.first() else { return Ok(()) };
+        let pair = |part: &Id| {
+            #[allow(clippy::wildcard_enum_match_arm, reason = "nothing else is a pair")]
+            let pair: &[Id] = match self.node(*part) {
+                Node::Tuple(pair) => pair,
+                Node::List(list) => self.tree.lists.get(*list as usize)?,
+                _ => return None,
+            };
+            <[Id; 2]>::try_from(pair).ok().map(|[key, value]| (key, value))
+        };
+        #[allow(clippy::wildcard_enum_match_arm, reason = "an ordered dict is made of nothing else")]
+        let pairs: Option<Vec<(Id, Id)>> = match self.node(*first) {
+            Node::Dict(other) => self.tree.dicts.get(*other as usize).cloned(),
+            Node::List(list) => {
+                self.tree.lists.get(*list as usize).and_then(|parts| parts.iter().map(pair).collect())
+            }
+            Node::Tuple(parts) => parts.iter().map(pair).collect(),
+            _ => None,
+        };
+        let Some(pairs) = pairs else {
+            return Err(unsupported("an ordered dict is made of something other than pairs".to_owned()));
+        };
+        self.pay(2 * LINK * pairs.len())?;
+        if let Some(entries) = self.tree.dicts.get_mut(dict as usize) {
+            entries.extend(pairs);
+        }
+        Ok(())
     }
 
     fn remember(&mut self, index: u32) -> Result<(), Error> {

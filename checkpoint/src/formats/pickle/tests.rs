@@ -83,6 +83,25 @@ fn a_name_that_is_not_on_the_list_is_the_class_of_an_object() {
     assert!(refused(b"cos\nsystem\n)R)R.").contains("not a name"), "a result is not called");
 }
 
+/// An ordered dict may be made of pairs, as a list of lists or of tuples, and get more entries.
+#[test]
+fn an_ordered_dict_has_the_pairs_that_it_is_made_of() {
+    for pairs in [
+        &b"](K\x01K\x02\x86K\x03K\x04\x86e"[..],
+        b"](](K\x01K\x02e](K\x03K\x04ee",
+        b"}(K\x01K\x02K\x03K\x04u",
+    ] {
+        let bytes = [b"ccollections\nOrderedDict\n", pairs, b"\x85RK\x05K\x06s."].concat();
+        let pickle = Pickle::read(&bytes).unwrap();
+        let entries = pickle.entries(pickle.root()).unwrap().unwrap();
+        let number = |id| pickle.size(id, "it").unwrap();
+        let found: Vec<(u64, u64)> =
+            entries.iter().map(|(key, value)| (number(*key), number(*value))).collect();
+        assert_eq!(found, [(1, 2), (3, 4), (5, 6)]);
+    }
+    assert!(refused(b"ccollections\nOrderedDict\nK\x01\x85R.").contains("other than pairs"));
+}
+
 /// Everything that an object is made of is found in it, also what an unknown class was given.
 #[test]
 fn what_is_within_an_object_is_found() {

@@ -191,6 +191,12 @@ impl<'a> Pickle<'a> {
         Err(self.wrong(id, what, &format!("a {class:?}")))
     }
 
+    /// Returns the state that an object was given, if it has one.
+    pub(crate) fn attributes(&self, id: Id) -> Option<Id> {
+        let Node::Made { state, .. } = *self.node(id) else { return None };
+        (!self.is_none(state)).then_some(state)
+    }
+
     /// Returns `true` if it is an object of this class.
     pub(crate) fn is(&self, id: Id, class: Global) -> bool {
         matches!(self.node(id), Node::Made { by, .. } if self.global(*by) == Some(class))

@@ -97,6 +97,24 @@ fn leaf(cursor: &mut Cursor<'_>, files: &[DataFile]) -> Result<Node, Error> {
     Ok(Node::Leaf(entries))
 }
 
+impl Node {
+    /// Returns the bytes of its keys and of the paths that it refers to.
+    pub(crate) fn expanded_bytes(&self) -> usize {
+        match self {
+            Self::Leaf(entries) => entries
+                .iter()
+                .map(|(key, value)| match value {
+                    Value::Inline(_) => key.len(),
+                    Value::InFile { path, .. } => key.len() + path.len(),
+                })
+                .sum(),
+            Self::Interior(children) => {
+                children.iter().map(|child| child.key.len() + child.node.file.path.len()).sum()
+            }
+        }
+    }
+}
+
 fn interior(cursor: &mut Cursor<'_>, files: &[DataFile]) -> Result<Node, Error> {
     let count = entries(cursor, 8)?;
     let (prefixes, suffixes) = key_lengths(cursor, count)?;

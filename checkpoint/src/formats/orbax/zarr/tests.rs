@@ -146,7 +146,7 @@ fn a_chunk_decodes_to_exactly_its_length() {
     let elements: Vec<u8> = (0..30 * 8 * 2).map(|at| (at * at) as u8).collect();
     let packed = compress_to_vec(&elements[..], CompressionLevel::Fastest);
     let Storage::Chunk(packing) = &array.storage else { panic!() };
-    let decode = |bytes: Vec<u8>| packing.decode(bytes, elements.len());
+    let decode = |bytes: Vec<u8>| packing.decode(&bytes, elements.len());
     assert_eq!(decode(packed.clone()).unwrap(), elements);
     for len in 0..packed.len() {
         decode(packed[..len].to_vec()).unwrap_err();
@@ -157,11 +157,11 @@ fn a_chunk_decodes_to_exactly_its_length() {
     let both = Packing(vec![Step::Crc32c, Step::Zstd, Step::Crc32c]);
     let checked = |bytes: &[u8]| [bytes, &crc32c(bytes).to_le_bytes()].concat();
     let packed = checked(&compress_to_vec(&checked(&elements)[..], CompressionLevel::Fastest));
-    assert_eq!(both.decode(packed.clone(), elements.len()).unwrap(), elements);
+    assert_eq!(both.decode(&packed, elements.len()).unwrap(), elements);
     for at in 0..packed.len() {
         let mut damaged = packed.clone();
         damaged[at] ^= 1;
-        both.decode(damaged, elements.len()).unwrap_err();
+        both.decode(&damaged, elements.len()).unwrap_err();
     }
 }
 

@@ -238,7 +238,11 @@ fn packing(codecs: &[Extension], dtype: DType) -> Result<Packing, Error> {
         "crc32c" => Ok(Step::Crc32c),
         _ => Err(unsupported(codec)),
     };
-    rest.iter().map(step).collect::<Result<_, _>>().map(Packing)
+    let steps = rest.iter().map(step).collect::<Result<Vec<_>, _>>()?;
+    if steps.iter().filter(|step| **step == Step::Zstd).count() > 1 {
+        return Err(Error::unsupported("orbax", "its chunks are compressed twice"));
+    }
+    Ok(Packing(steps))
 }
 
 fn unsupported(codec: &Extension) -> Error {
