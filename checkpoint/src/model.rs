@@ -1,6 +1,7 @@
 //! A checkpoint in memory: tensors, entries that are not tensors, and the locations of their bytes.
 
 pub(crate) mod archives;
+pub(crate) mod boxes;
 pub(crate) mod checkpoint;
 pub(crate) mod copies;
 pub(crate) mod objects;

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use reshard_checkpoint::{Checkpoint, SourceSpec};
+use reshard_checkpoint::Checkpoint;
 use reshard_sharding::Mesh;
 use reshard_sharding::notation::inlined_mesh;
 use serde::Deserialize;
@@ -48,12 +48,7 @@ pub(crate) struct SourceArg {
 impl SourceArg {
     /// Opens a checkpoint, by its source if there is one.
     pub(crate) fn open(&self, path: &Path) -> Result<Checkpoint, CliError> {
-        let opened = match &self.source {
-            None => Checkpoint::open(Some(path)),
-            Some(source) => {
-                SourceSpec::read(source).and_then(|source| Checkpoint::open_source(path, &source))
-            }
-        };
+        let opened = Checkpoint::open_described(path, self.source.as_deref());
         opened.map_err(|error| CliError::from(&error))
     }
 }

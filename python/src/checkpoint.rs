@@ -8,7 +8,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PySlice, PyTuple};
 use reshard_checkpoint::{
-    Checkpoint, Fusion, Key, Mapping, OutputFormat, PlacementSpec, ReshardOptions, SourceSpec, diff,
+    Checkpoint, Fusion, Key, Mapping, OutputFormat, PlacementSpec, ReshardOptions, diff,
 };
 use reshard_kernels::DType;
 use reshard_sharding::{Interval, Region};
@@ -102,10 +102,7 @@ impl PyCheckpoint {
             ));
         }
         let checkpoint = py.detach(|| match (dead, fill_from) {
-            (None, None) => match &source {
-                None => Checkpoint::open(Some(&path)).map_err(Into::into),
-                Some(source) => Ok(Checkpoint::open_source(&path, &SourceSpec::read(source)?)?),
-            },
+            (None, None) => Ok(Checkpoint::open_described(&path, source.as_deref())?),
             (None, Some(_)) => Err(refused(
                 "usage",
                 "`fill_from` needs `dead`, a list of the missing ranks such as `dead=[3, 5]`",
@@ -423,6 +420,7 @@ impl PyCheckpoint {
                 verify,
                 file_bytes: None,
                 observer: Some(&mut progress),
+                ..ReshardOptions::default()
             };
             reshard_checkpoint::reshard(&self.checkpoint, &mesh.0, &spec, &out, options)
         });

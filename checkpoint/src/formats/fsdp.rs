@@ -14,8 +14,9 @@ use reshard_layout::internal::counted;
 
 use crate::bytes::zip;
 use crate::error::Error;
+use crate::formats::dtensor::Part;
 use crate::formats::held::{Held, joined};
-use crate::formats::torch_save::{self, Saved};
+use crate::formats::torch_save::{self, Entry, Saved};
 use crate::model::archives::{self, Archive};
 use crate::model::checkpoint::{Checkpoint, Origin, Tensor};
 use crate::model::objects::{Key, Object};
@@ -114,45 +115,30 @@ struct Found<'a> {
 
 impl<'a> Found<'a> {
     fn add(&mut self, file: &RankFile, path: &'a Path, saved: Saved) -> Result<(), Error> {
-        let mut before = vec![Key::Text(file.prefix.clone())];
-        if file.prefix == BY_RANK {
-            before.push(Key::Text(format!("rank_{}", file.rank)));
-        }
-        let prefix: Vec<&str> = before
-            .iter()
-            .filter_map(|key| if let Key::Text(text) = key { Some(&text[..]) } else { None })
-            .collect();
-        let prefix = prefix.join(".");
-        let Saved { tensors, parts, objects, mut paths } = saved;
-        let mut path_of = |name: &str| {
-            let path = paths.remove(name)?;
-            Some(before.iter().cloned().chain(path).collect::<Vec<_>>())
-        };
-        let mut held: Vec<(String, Held<'_>)> = Vec::with_capacity(tensors.len() + parts.len());
-        held.extend(tensors.into_iter().map(|(name, stored)| (name, Held::whole(path, stored))));
-        for (name, part) in parts {
-            if part.rank != file.rank {
-                let message = format!("its DTensors were saved by rank {}", part.rank);
-                return Err(Error::mismatch("rank_files", message).about_tensor(&name));
-            }
-            // A rank outside of the mesh of a tensor has none of it.
-            let Some(region) = part.region else {
-                self.tensors.entry(format!("{prefix}.{name}")).or_default();
-                continue;
+        let of_rank = format!("rank_{}", file.rank);
+        let above = [&file.prefix[..], &of_rank];
+        let above = if file.prefix == BY_RANK { &above[..] } else { &above[..1] };
+        for (name, nesting, entry) in saved.below(above) {
+            let held = match entry {
+                Entry::Object(container) => {
+                    let object = Object { path: nesting, ..Object::part_of(name.clone(), container) };
+                    self.objects.entry(name).or_insert(object);
+                    continue;
+                }
+                Entry::Tensor(stored) => Some(Held::whole(path, stored)),
+                Entry::Part(part) if part.rank != file.rank => {
+                    let message = format!("its DTensors were saved by rank {}", part.rank);
+                    return Err(Error::mismatch("rank_files", message).about_tensor(&name));
+                }
+                // A rank outside of the mesh of a tensor has none of it.
+                Entry::Part(part) => {
+                    let Part { local: stored, shape, region, .. } = *part;
+                    region.map(|region| Held { file: path, shape, region, stored })
+                }
             };
-            held.push((name, Held { file: path, shape: part.shape, region, stored: part.local }));
-        }
-        for (name, held) in held {
-            let path = path_of(&name);
-            let all = self.tensors.entry(format!("{prefix}.{name}")).or_default();
-            all.0 = all.0.take().or(path);
-            all.1.push(held);
-        }
-        for (name, container) in objects {
-            let path = path_of(&name);
-            let name = format!("{prefix}.{name}");
-            let object = Object { path, ..Object::part_of(name.clone(), container) };
-            self.objects.entry(name).or_insert(object);
+            let all = self.tensors.entry(name).or_default();
+            all.0 = all.0.take().or(nesting);
+            all.1.extend(held);
         }
         Ok(())
     }

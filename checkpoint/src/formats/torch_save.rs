@@ -63,7 +63,29 @@ pub(crate) struct Saved {
     pub(crate) paths: HashMap<String, Vec<Key>>,
 }
 
+/// An entry of an archive.
+pub(crate) enum Entry {
+    Tensor(Stored),
+    Part(Box<Part>),
+    Object(Container),
+}
+
 impl Saved {
+    /// Returns all entries below these keys, each with its name and its path.
+    pub(crate) fn below(self, above: &[&str]) -> Vec<(String, Option<Vec<Key>>, Entry)> {
+        let Self { tensors, parts, objects, mut paths } = self;
+        let tensors = tensors.into_iter().map(|(name, stored)| (name, Entry::Tensor(stored)));
+        let parts = parts.into_iter().map(|(name, part)| (name, Entry::Part(Box::new(part))));
+        let objects = objects.into_iter().map(|(name, container)| (name, Entry::Object(container)));
+        let placed = |(name, entry): (String, Entry)| {
+            let keys = above.iter().map(|key| Key::Text((*key).to_owned()));
+            let path = paths.remove(&name).map(|path| keys.chain(path).collect());
+            let name = above.iter().rev().fold(name, |name, key| within(key, &name));
+            (name, path, entry)
+        };
+        tensors.chain(parts).chain(objects).map(placed).collect()
+    }
+
     fn holds(&self, name: &str) -> bool {
         self.tensors.contains_key(name) || self.parts.contains_key(name)
     }

@@ -6,7 +6,6 @@ use crate::check::remains::LostRegion;
 use crate::error::Error;
 use crate::job::ReshardJob;
 use crate::model::checkpoint::Checkpoint;
-use crate::open::source::SourceSpec;
 use crate::select::fusion::Fusion;
 use crate::select::mapped::{self, Unmade};
 use crate::select::spec::PlacementSpec;
@@ -98,8 +97,8 @@ impl ReshardJob {
     /// Opens the input, by its source if there is one.
     fn as_described(&self) -> Result<Checkpoint, Error> {
         match (&self.source, &self.input) {
-            (None, input) => Checkpoint::open(input.as_deref()),
-            (Some(source), Some(input)) => Checkpoint::open_source(input, &SourceSpec::read(source)?),
+            (None, None) => Checkpoint::open(None),
+            (source, Some(input)) => Checkpoint::open_described(input, source.as_deref()),
             (Some(_), None) => Err(Error::refused("usage", "`--source` needs an input folder")),
         }
     }

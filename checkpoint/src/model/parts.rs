@@ -7,6 +7,7 @@ use safetensors::Dtype;
 
 use crate::bytes::Bytes;
 use crate::error::Error;
+use crate::model::boxes::each_box;
 use crate::model::checkpoint::{Data, Tensor};
 use crate::model::placed::Placed;
 use crate::model::stored;
@@ -81,19 +82,10 @@ fn boxes(regions: &[Region]) -> Result<Vec<Box>, Error> {
             let message = format!("its chunks consist of more than {MOST_BOXES} boxes");
             return Err(Error::unsupported("chunks", message));
         }
-        product(region, &mut Vec::with_capacity(region.dims.len()), &mut boxes);
+        each_box(region, &mut |intervals| {
+            boxes.push(intervals.iter().map(|one| (one.start, one.len)).unzip());
+            Ok::<(), Error>(())
+        })?;
     }
     Ok(boxes)
-}
-
-fn product(region: &Region, chosen: &mut Vec<Interval>, boxes: &mut Vec<Box>) {
-    let Some(dim) = region.dims.get(chosen.len()) else {
-        boxes.push(chosen.iter().map(|one| (one.start, one.len)).unzip());
-        return;
-    };
-    for interval in dim {
-        chosen.push(*interval);
-        product(region, chosen, boxes);
-        chosen.pop();
-    }
 }

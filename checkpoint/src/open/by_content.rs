@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::formats::dcp::{METADATA_NAME, in_safetensors};
 use crate::formats::header;
 use crate::formats::numpy;
-use crate::formats::torch_save::{self, Saved};
+use crate::formats::torch_save::{self, Entry, Saved};
 use crate::model::archives::Archive;
 use crate::model::checkpoint::{Checkpoint, Origin, Tensor};
 use crate::model::objects::Object;
@@ -78,25 +78,24 @@ pub(crate) fn open(path: &Path) -> Result<Checkpoint, Error> {
     } else {
         return safetensors(path);
     };
-    let Saved { tensors, parts, objects, mut paths } = saved;
-    if let Some((name, part)) = parts.iter().find(|(_, part)| !part.is_whole()) {
-        let message = format!(
-            "holds only the part of rank {} of `{name}`; give the folder with the files of all ranks",
-            part.rank
-        );
-        return Err(Error::refused("input", said(&message)));
+    let (mut tensors, mut objects) = (Vec::new(), Vec::new());
+    for (name, path, entry) in saved.below(&[]) {
+        match entry {
+            Entry::Object(container) => objects.push(Object { path, ..Object::part_of(name, container) }),
+            Entry::Tensor(stored) => tensors.push(Tensor { path, ..Tensor::whole(name, stored) }),
+            Entry::Part(part) if part.is_whole() => {
+                tensors.push(Tensor { path, ..Tensor::whole(name, part.local) });
+            }
+            Entry::Part(part) => {
+                let message = format!(
+                    "holds only the part of rank {} of `{name}`; give the folder with the files of all ranks",
+                    part.rank
+                );
+                return Err(Error::refused("input", said(&message)));
+            }
+        }
     }
-    let parts = parts.into_iter().map(|(name, part)| (name, part.local));
-    let mut tensors: Vec<Tensor> = tensors
-        .into_iter()
-        .chain(parts)
-        .map(|(name, stored)| Tensor { path: paths.remove(&name), ..Tensor::whole(name, stored) })
-        .collect();
     tensors.sort_by(|a, b| a.name.cmp(&b.name));
-    let objects = objects
-        .into_iter()
-        .map(|(name, container)| Object { path: paths.remove(&name), ..Object::part_of(name, container) })
-        .collect();
     let checkpoint = Checkpoint::of_tensors(tensors, Origin::Files, None);
     Ok(Checkpoint { archives, objects, ..checkpoint })
 }

@@ -20,6 +20,15 @@ use crate::open::source::SourceSpec;
 const MOST_FILES: usize = 1 << 16;
 
 impl Checkpoint {
+    /// Opens the checkpoint at `path`, by the source in a file if there is one.
+    #[doc(hidden)]
+    pub fn open_described(path: &Path, source: Option<&Path>) -> Result<Self, Error> {
+        match source {
+            None => Self::open(Some(path)),
+            Some(source) => Self::open_source(path, &SourceSpec::read(source)?),
+        }
+    }
+
     /// Opens a folder of files that do not describe their parts, by a source that does.
     ///
     /// Tensors get the shapes that their parts add up to. Everything else is listed as an object, of

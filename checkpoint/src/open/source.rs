@@ -193,17 +193,16 @@ impl Stages {
         let (Ok(number), true) = (digits.parse::<usize>(), is_number) else { return Ok(None) };
         let stage = coordinate.get(self.axis).copied().unwrap_or_default();
         let first = self.by.checked_mul(stage);
-        match first.and_then(|first| first.checked_add(number)).filter(|_| number < self.by) {
-            Some(number) => Ok(Some(format!("{}{number}{rest}", self.before))),
-            None => {
-                let message = format!(
-                    "stage {stage} has `{}`, but a stage has the numbers below by = {}",
-                    name.shown(),
-                    self.by
-                );
-                Err(Error::mismatch("source", message))
-            }
-        }
+        let whole = first.and_then(|first| first.checked_add(number)).filter(|_| number < self.by);
+        let whole = whole.ok_or_else(|| {
+            let message = format!(
+                "stage {stage} has `{}`, but a stage has the numbers below by = {}",
+                name.shown(),
+                self.by
+            );
+            Error::mismatch("source", message)
+        })?;
+        Ok(Some(format!("{}{whole}{rest}", self.before)))
     }
 }
 

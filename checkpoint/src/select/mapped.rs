@@ -23,6 +23,7 @@ use crate::bytes::read::read_text;
 use crate::bytes::strided::nest;
 use crate::check::diff;
 use crate::error::Error;
+use crate::model::boxes::each_box;
 use crate::model::checkpoint::{Checkpoint, Data, Tensor};
 use crate::model::placed::{Known, Placed};
 use crate::reading::Source;
@@ -203,8 +204,15 @@ impl<'a> Maker<'a> {
             let extents = held.local_shape();
             let stride = |dim: usize| extents.iter().skip(dim + 1).product::<usize>();
             let strides: Vec<usize> = (0..extents.len()).map(stride).collect();
-            for_each_box(held, &mut |start, stop, local| {
-                for part in piece.within_source(start, stop) {
+            each_box(held, &mut |intervals| {
+                let start: Vec<usize> = intervals.iter().map(|one| one.start).collect();
+                let stop: Vec<usize> = intervals.iter().map(|one| one.start + one.len).collect();
+                // The index of its start in the region.
+                let before = |(dim, one): (&Intervals, &Interval)| {
+                    dim.iter().take_while(|before| before.start < one.start).map(|before| before.len).sum()
+                };
+                let local: Vec<usize> = held.dims.iter().zip(intervals).map(before).collect();
+                for part in piece.within_source(&start, &stop) {
                     let first: usize = (0..strides.len())
                         .map(|dim| (local[dim] + part.source_offset[dim] - start[dim]) * strides[dim])
                         .sum();
@@ -220,7 +228,7 @@ impl<'a> Maker<'a> {
                         chunks.push(nest(source.files[*holder].clone(), item, first, &axes)?);
                     }
                 }
-                Ok(())
+                Ok::<(), Error>(())
             })?;
         }
         Ok(())
@@ -250,31 +258,6 @@ impl<'a> Maker<'a> {
                 Err(about(Error::mismatch("mapping", message)))
             }
         }
-    }
-}
-
-/// Receives a box of a region: its start and end, and the index of its start in the region.
-type TakeBox<'a> = &'a mut dyn FnMut(&[usize], &[usize], &[usize]) -> Result<(), Error>;
-
-/// Calls `found` with the boxes of a region.
-fn for_each_box(region: &Region, found: TakeBox<'_>) -> Result<(), Error> {
-    let mut at = vec![0; region.dims.len()];
-    if region.dims.iter().any(|dim| dim.is_empty()) {
-        return Ok(());
-    }
-    loop {
-        let one = |dim: usize| region.dims[dim][at[dim]];
-        let dims = 0..region.dims.len();
-        let start: Vec<usize> = dims.clone().map(|dim| one(dim).start).collect();
-        let stop: Vec<usize> = dims.clone().map(|dim| one(dim).start + one(dim).len).collect();
-        let before = |dim: usize| region.dims[dim].iter().take(at[dim]).map(|interval| interval.len).sum();
-        let local: Vec<usize> = dims.map(before).collect();
-        found(&start, &stop, &local)?;
-        let Some(next) = (0..at.len()).rev().find(|dim| at[*dim] + 1 < region.dims[*dim].len()) else {
-            return Ok(());
-        };
-        at[next] += 1;
-        at[next + 1..].fill(0);
     }
 }
 

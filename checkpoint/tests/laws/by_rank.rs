@@ -239,7 +239,7 @@ fn every_file_of_a_source_counts() {
     write(&folder.path().join("0.bin"), &[("m.w".to_owned(), of())].into());
     let checkpoint = open("{r}.bin", "r=2", folder.path()).unwrap();
     assert_eq!(objects(&checkpoint), ["a"]);
-    let said = refusal(open("{a}{b}.bin", "a=12,b=12", folder.path()).map(|opened| opened));
+    let said = refusal(open("{a}{b}.bin", "a=12,b=12", folder.path()));
     assert!(said.contains("would both be in") && said.contains("11"), "{said}");
     assert!(refusal(open("{r}.bin", "r=2", &folder.path().join("0.bin"))).contains("is not a folder"));
 }

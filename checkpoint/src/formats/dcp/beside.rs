@@ -9,10 +9,10 @@ use std::path::Path;
 use crate::bytes::place;
 use crate::bytes::zip;
 use crate::error::{Error, ErrorClass};
-use crate::formats::torch_save::{self, Saved};
+use crate::formats::torch_save::{self, Entry};
 use crate::model::archives::Archive;
 use crate::model::checkpoint::Tensor;
-use crate::model::objects::{Container, Key, Object};
+use crate::model::objects::{Container, Object};
 
 /// The file of Megatron-Core.
 const COMMON_NAME: &str = "common.pt";
@@ -56,20 +56,19 @@ impl Beside {
             Err(error) => return Err(error),
         };
         let stem = file.strip_suffix(".pt").unwrap_or(file);
-        let Saved { tensors, parts, objects, mut paths } = saved;
-        let mut within = |name: &str| {
-            let path = paths.remove(name)?.into_iter();
-            Some([Key::Text(stem.to_owned())].into_iter().chain(path).collect::<Vec<_>>())
-        };
-        for (name, stored) in tensors {
-            let path = within(&name);
-            self.tensors.push(Tensor { path, ..Tensor::whole(format!("{stem}.{name}"), stored) });
-        }
-        // One rank's part of a tensor is not the tensor.
-        let parts = parts.into_keys().map(|name| (name, Container::BesideDcp));
-        for (name, container) in objects.into_iter().chain(parts) {
-            let path = within(&name);
-            self.objects.push(Object { path, ..Object::part_of(format!("{stem}.{name}"), container) });
+        for (name, path, entry) in saved.below(&[stem]) {
+            match entry {
+                Entry::Tensor(stored) => self.tensors.push(Tensor { path, ..Tensor::whole(name, stored) }),
+                Entry::Object(container) => {
+                    self.objects.push(Object { path, ..Object::part_of(name, container) });
+                }
+                // One rank's part of a tensor is not the tensor.
+                Entry::Part(part) => {
+                    let container =
+                        Container::AroundTensors(format!("the part of rank {}", part.rank).into());
+                    self.objects.push(Object { path, ..Object::part_of(name, container) });
+                }
+            }
         }
         self.archives.push(archive);
         Ok(())

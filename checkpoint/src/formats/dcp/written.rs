@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::formats::dcp::frame::{Frame, names};
 use crate::formats::objects_file::Placed as PlacedObject;
 use crate::formats::pickle::Writer;
+use crate::model::boxes::{each_box, of_box};
 use crate::model::objects::Key;
 use crate::model::placed::{Placed, all};
 use crate::model::stored;
@@ -89,47 +90,31 @@ pub(crate) fn chunks(
             return Err(Error::unsupported("chunks", message));
         }
         let parts = if region.numel() * item_bytes < WORTH_PARTS { 1 } else { holders.len() };
-        boxes(region, &mut Vec::new(), &mut |region| {
-            for (part, region) in along_the_longest_dim(&region, parts).into_iter().enumerate() {
+        each_box(region, &mut |intervals| {
+            for (part, region) in along_the_longest_dim(intervals, parts).into_iter().enumerate() {
                 let place = holders[(number + part) % holders.len()];
                 chunks.regions.push(region);
                 chunks.holders.push(vec![place]);
             }
-        });
+            Ok::<(), Error>(())
+        })?;
     }
     Ok(chunks)
 }
 
 /// Splits a box into at most this many boxes of nearly equal size.
-fn along_the_longest_dim(region: &Region, parts: usize) -> Vec<Region> {
-    let longest = (0..region.dims.len())
-        .rev()
-        .max_by_key(|dim| region.dims[*dim].first().map_or(0, |interval| interval.len));
-    let (Some(dim), true) = (longest, parts > 1) else { return vec![region.clone()] };
-    let Some(Interval { start, len }) = region.dims[dim].first().copied() else {
-        return vec![region.clone()];
+fn along_the_longest_dim(intervals: &[Interval], parts: usize) -> Vec<Region> {
+    let longest = intervals.iter().enumerate().rev().max_by_key(|(_, interval)| interval.len);
+    let (Some((dim, Interval { start, len })), true) = (longest, parts > 1) else {
+        return vec![of_box(intervals)];
     };
-    let bound = |part: usize| start + (len as u128 * part as u128 / parts as u128) as usize;
+    let bound = |part: usize| start + (*len as u128 * part as u128 / parts as u128) as usize;
     let part = |part: usize| {
-        let mut region = region.clone();
-        let interval = Interval { start: bound(part), len: bound(part + 1) - bound(part) };
-        region.dims[dim] = [interval].into_iter().collect();
-        (interval.len > 0).then_some(region)
+        let mut intervals = intervals.to_vec();
+        intervals[dim] = Interval { start: bound(part), len: bound(part + 1) - bound(part) };
+        (intervals[dim].len > 0).then(|| of_box(&intervals))
     };
     (0..parts).filter_map(part).collect()
-}
-
-/// Calls `found` with every combination of the intervals of the dims.
-fn boxes(region: &Region, chosen: &mut Vec<Interval>, found: &mut impl FnMut(Region)) {
-    let Some(dim) = region.dims.get(chosen.len()) else {
-        found(Region { dims: chosen.iter().map(|one| [*one].into_iter().collect()).collect() });
-        return;
-    };
-    for interval in dim {
-        chosen.push(*interval);
-        boxes(region, chosen, found);
-        chosen.pop();
-    }
 }
 
 /// Appends a chunk to the end of its file.

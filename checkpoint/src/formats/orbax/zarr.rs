@@ -13,6 +13,7 @@ mod tests;
 pub(crate) mod v2;
 pub(crate) mod v3;
 
+use crate::bytes::inflated::MOST;
 use crate::bytes::packing::Packing;
 use crate::error::Error;
 use dtype::DType;
@@ -23,8 +24,8 @@ use shard::Sharding;
 /// The largest number of dims.
 const MOST_DIMS: usize = 64;
 
-/// The largest chunk that is decompressed, in bytes: 512 MiB.
-pub(crate) const MOST_CHUNK: usize = 512 << 20;
+/// The largest chunk that is decompressed, in bytes.
+pub(crate) const MOST_CHUNK: usize = MOST as usize;
 
 /// The version of an array's metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

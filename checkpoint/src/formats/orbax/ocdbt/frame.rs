@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use crate::bytes::checksum::crc32c;
+use crate::bytes::packing::{CRC_LEN, checked};
 use crate::bytes::zstd;
 use crate::error::Error;
 use crate::formats::orbax::ocdbt::cursor::Cursor;
@@ -34,10 +34,7 @@ impl Magic {
 
 /// Checks a frame and returns its body, decompressed.
 pub(crate) fn body(bytes: &[u8], magic: Magic) -> Result<Cow<'_, [u8]>, Error> {
-    let (checked, stored) = bytes.split_last_chunk::<4>().ok_or_else(|| {
-        Error::malformed("orbax", format!("its {} bytes are too few for a checksum", bytes.len()))
-    })?;
-    let mut cursor = Cursor::new(checked);
+    let mut cursor = Cursor::new(&bytes[..bytes.len().saturating_sub(CRC_LEN)]);
     let begins = u32::from_be_bytes(cursor.bytes()?);
     if begins != magic.value() {
         return Err(Error::malformed(
@@ -50,13 +47,7 @@ pub(crate) fn body(bytes: &[u8], magic: Magic) -> Result<Cow<'_, [u8]>, Error> {
         return Err(Error::malformed("orbax", format!("it has {} bytes, but declares {len}", bytes.len())));
     }
     // Before the version, so that a damaged file is not reported as one of a later version.
-    let (stored, computed) = (u32::from_le_bytes(*stored), crc32c(checked));
-    if stored != computed {
-        return Err(Error::malformed(
-            "orbax",
-            format!("its CRC-32C is 0x{computed:08x}, but 0x{stored:08x} is stored"),
-        ));
-    }
+    checked(bytes)?;
     let version = cursor.varint()?;
     if version != 0 {
         return Err(Error::unsupported(
