@@ -1,9 +1,13 @@
 //! `reshard run` with renamed, split, fused, cast and selected tensors.
 
+use std::fs;
+use std::path::Path;
+
 use safetensors::Dtype;
+use serde_json::json;
 use tempfile::tempdir;
 
-use crate::checkpoints::{tensor, write};
+use crate::checkpoints::{read, tensor, write};
 use crate::program::{reshard, text};
 
 #[test]
@@ -17,7 +21,7 @@ fn tensors_are_chosen_fused_renamed_and_rounded() {
     let fusion = "*.qkv.weight = *.q.weight + *.k.weight + *.v.weight by 2";
     let made = ["--only", "model.*", "--fuse", fusion, "--rename", r"s/^model\.(\d+)\./layers.$1.attn./"];
     let spec = path("spec.toml");
-    std::fs::write(&spec, "'/^layers\\.\\d+\\.attn/' = \"S(0)\"\n\"*\" = \"R\"\n").unwrap();
+    fs::write(&spec, "'/^layers\\.\\d+\\.attn/' = \"S(0)\"\n\"*\" = \"R\"\n").unwrap();
     let to = ["--mesh", "tp=2", "--spec", text(&spec), "--out", text(&out), "--dtype", "bf16"];
     reshard(&[&["run", "--json", text(&input)], &made[..], &to].concat()).json();
     let inspected = reshard(&["inspect", "--json", text(&out)]).json();
@@ -68,13 +72,77 @@ fn an_output_with_a_suffix_is_a_file() {
     assert!(
         path("out.d").is_dir() && path("back.safetensors").is_file() && path("again.SAFETENSORS").is_file()
     );
-    assert_eq!(
-        std::fs::read(path("back.safetensors")).unwrap(),
-        std::fs::read(path("again.SAFETENSORS")).unwrap()
-    );
+    assert_eq!(fs::read(path("back.safetensors")).unwrap(), fs::read(path("again.SAFETENSORS")).unwrap());
     run("out.d", "x.pt", &["--to", "R"]).refused("output", "read but not written");
     run("out.d", "x.safetensors", &["--to", "R", "--format", "dcp"])
         .refused("usage", "one file of whole tensors");
     run("out.d", "back.safetensors", &["--to", "R"]).refused("output", "--force");
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 4);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 4);
+}
+
+/// `--map` with its numbers and its inverse, `--only` and `--dtype` by name, and `--replicas once`.
+#[test]
+fn rules_of_a_file_make_the_tensors_of_the_output() {
+    let dir = tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let names = ["a.q", "a.k", "a.v", "b.bias"];
+    let input = path("w.safetensors");
+    write(&input, &names.into_iter().map(|name| tensor(name, Dtype::F32, &[8, 6])).collect());
+    fs::write(
+        path("rules.toml"),
+        "mapping = \"*.qkv = $q *.q + 1 *.k + 1 *.v by 2\"\n[let]\nq = 3\n[placements]\n\"*\" = \"R\"\n",
+    )
+    .unwrap();
+    let run = |input: &Path, more: &[&str]| {
+        let (rules, input) = (path("rules.toml"), text(input).to_owned());
+        let words =
+            [&["run", "--json", &input, "--map", text(&rules), "--let", "q=1", "--mesh", "dp=4"], more]
+                .concat();
+        reshard(&words).json()
+    };
+    let made = path("made");
+    let report = run(
+        &input,
+        &["--out", text(&made), "--replicas", "once", "--dtype", "*.bias=keep", "--dtype", "bf16"],
+    );
+    assert_eq!(report["kept"], json!(["b.bias"]));
+    let listed = |at: usize, key: &str| report["tensors"][at][key].clone();
+    let of: Vec<[serde_json::Value; 3]> =
+        (0..2).map(|at| ["name", "dtype", "to"].map(|key| listed(at, key))).collect();
+    assert!(of.contains(&[json!("a.qkv"), json!("BF16"), json!("R")]), "{report}");
+    assert!(of.contains(&[json!("b.bias"), json!("F32"), json!("R")]), "{report}");
+    let manifest: serde_json::Value =
+        serde_json::from_slice(&fs::read(made.join("sharding.json")).unwrap()).unwrap();
+    let entry = &manifest["tensors"]["a.qkv"];
+    assert_eq!((&entry["sharding"], &entry["stored"]), (&json!("R"), &json!("S(0)")));
+    let whole = path("whole");
+    fs::write(path("rules.toml"), "mapping = \"*.qkv = $q *.q + 1 *.k + 1 *.v by 2\"\n").unwrap();
+    run(&made, &["--inverse", "--only", "!*.bias", "--format", "safetensors", "--out", text(&whole)]);
+    let (back, _) = read(&whole.join("model-00001-of-00001.safetensors"));
+    assert_eq!(back.keys().map(String::as_str).collect::<Vec<_>>(), ["a.k", "a.q", "a.v"]);
+    assert!(back.values().all(|one| one.shape == [8, 6] && one.dtype == Dtype::BF16));
+}
+
+/// `--source` for `run`, `inspect` and `verify`.
+#[test]
+fn a_source_describes_files_that_do_not() {
+    let dir = tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    for rank in ["0", "1"] {
+        write(&path(&format!("r{rank}.safetensors")), &[tensor("w", Dtype::F32, &[4, 2])].into());
+    }
+    let source = path("source.toml");
+    fs::write(
+        &source,
+        "[source]\nfiles = \"r{tp}.safetensors\"\nmesh = \"tp=2\"\nplacements = { \"*\" = \"S(0)\" }",
+    )
+    .unwrap();
+    let ask = |words: &[&str]| reshard(&[words, &["--source", text(&source), "--json"]].concat()).json();
+    let inspected = ask(&["inspect", text(dir.path())]);
+    assert_eq!(inspected["tensors"][0]["shape"], json!([8, 2]));
+    assert_eq!(ask(&["verify", text(dir.path())])["problems"], json!([]));
+    let other = tempdir().unwrap();
+    let out = other.path().join("out.safetensors");
+    ask(&["run", text(dir.path()), "--mesh", "a=1", "--gather", text(&out)]);
+    assert_eq!(read(&out).0["w"].shape, [8, 2]);
 }

@@ -234,3 +234,9 @@ def test_one_process(tmp_path: pathlib.Path) -> None:
     file.write_bytes(whole)
     load(path, state)
     assert state["w"].all() and state["step"] == 7 and state["text"] == "a rare text"
+
+
+def test_parts_of_a_file_of_torch_save_are_not_offered(tmp_path: pathlib.Path) -> None:
+    """They have no separate bytes, so a state that PyTorch makes of the metadata has only the tensors."""
+    torch.save({"w": torch.arange(3.0), "step": 3}, tmp_path / "state.pt")
+    assert set(Reader(tmp_path / "state.pt").read_metadata().state_dict_metadata) == {"w"}
