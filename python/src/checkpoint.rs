@@ -1,6 +1,5 @@
 //! Checkpoints: opening, reading by region, comparing, and resharding to another mesh.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -167,10 +166,11 @@ impl PyCheckpoint {
         py: Python<'_>,
         #[pyo3(from_py_with = text)] rules: &str,
         inverse: bool,
-        numbers: Option<HashMap<String, usize>>,
+        numbers: Option<&Bound<'_, PyDict>>,
     ) -> Answer<PyCheckpoint> {
         let mut mapping: Mapping = rules.parse().map_err(reshard_checkpoint::Error::from)?;
-        for (name, value) in numbers.into_iter().flatten() {
+        for (name, value) in numbers.into_iter().flat_map(PyDictMethods::iter) {
+            let (name, value): (String, usize) = (text(&name)?, number(&value)?);
             mapping = mapping.with_number(&name, value).map_err(reshard_checkpoint::Error::from)?;
         }
         if inverse {

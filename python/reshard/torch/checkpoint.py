@@ -132,11 +132,8 @@ def _missing(opened: Checkpoint, non_tensors: set[str], wanted: list[Entry]) -> 
     if not missing:
         return None
     tensors = sum(isinstance(entry.value, torch.Tensor) for entry in missing)
-    if 0 < tensors < len(missing):
-        many = f"{len(missing)} entries:"
-    else:
-        noun = "tensor" if tensors else "object"
-        many = noun if len(missing) == 1 else f"{counted(len(missing), noun)}:"
+    noun = "name" if 0 < tensors < len(missing) else "tensor" if tensors else "object"
+    many = noun if len(missing) == 1 else f"{counted(len(missing), noun)}:"
     instead = "" if tensors == len(missing) else "; only_tensors=True leaves objects as they are"
     names = listed([entry.name for entry in missing])
     return "no_such_tensor" if tensors else "no_such_object", f"the checkpoint has no {many} {names}{instead}"

@@ -163,7 +163,7 @@ def on_ranks(rank: int, folder: str) -> None:
     missing = {"more": {str(number): number for number in range(13)}}
     unchanged(missing, "no_such_object", "has no 13 objects: more.0, more.1", "more.9 and 3 more; only_tensors=True")
     unchanged({"epoch": 1}, "no_such_object", "the checkpoint has no object epoch; only_tensors=True")
-    unchanged({"epoch": 1, "ema": {"w": torch.zeros(2)}}, "no_such_tensor", "the checkpoint has no 2 entries: epoch, ema.w; only_tensors=True")
+    unchanged({"epoch": 1, "ema": {"w": torch.zeros(2)}}, "no_such_tensor", "the checkpoint has no 2 names: epoch, ema.w; only_tensors=True")
     unchanged({"more": (1, 2)}, "no_such_object", "the checkpoint has no object more;")
     unchanged({"model": {"w": 3}}, "object", "objects in the state but tensors in the checkpoint: model.w")
     unchanged({"step": torch.zeros(())}, "object", "tensors in the state but objects in the checkpoint: step")
