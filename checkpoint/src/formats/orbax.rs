@@ -217,7 +217,7 @@ impl Arrays<'_> {
         }
         let parts = chunks.iter().map(|(start, shape, bytes)| (&start[..], &shape[..], bytes.clone()));
         let parts = parts.filter(|(_, shape, _)| !shape.contains(&0)).collect();
-        parts::of_chunks(name, array.dtype.stored(), array.grid.shape(), parts)
+        parts::of_chunks(name, array.dtype, array.grid.shape(), parts)
     }
 
     /// Counts chunks, of which a checkpoint has at most [`MOST_CHUNKS`].
@@ -239,7 +239,7 @@ impl Arrays<'_> {
         shape: &[usize],
         stored: Bytes,
     ) -> Result<Bytes, Error> {
-        let item = array.dtype.bytes();
+        let item = zarr::dtype::bytes(array.dtype);
         let len = full.iter().try_fold(item, |len, extent| len.checked_mul(*extent));
         let len = len.ok_or_else(|| Error::malformed("orbax", "it has more than 2^64 bytes"))?;
         let bytes = if packing.is_raw() {
@@ -272,7 +272,7 @@ impl Arrays<'_> {
         if numel == 0 {
             return Ok(Bytes::from(Vec::new()));
         }
-        nest(Bytes::from(array.fill()?), array.dtype.bytes(), 0, &[(numel, 0)])
+        nest(Bytes::from(array.fill()?), zarr::dtype::bytes(array.dtype), 0, &[(numel, 0)])
     }
 
     fn inflated(&self, packed: Packed, codec: Codec, len: usize) -> Result<Bytes, Error> {

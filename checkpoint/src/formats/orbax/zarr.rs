@@ -13,10 +13,11 @@ mod tests;
 pub(crate) mod v2;
 pub(crate) mod v3;
 
+use safetensors::Dtype;
+
 use crate::bytes::inflated::MOST;
 use crate::bytes::packing::Packing;
 use crate::error::Error;
-use dtype::DType;
 use fill::Fill;
 use grid::Grid;
 use shard::Sharding;
@@ -49,7 +50,7 @@ impl Version {
 /// An array as its metadata declares it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Array {
-    pub(crate) dtype: DType,
+    pub(crate) dtype: Dtype,
     /// The shape of the array, and of its chunks at full size.
     pub(crate) grid: Grid,
     pub(crate) storage: Storage,
@@ -95,8 +96,8 @@ impl Array {
         parsed.map_err(|error| error.about(version.metadata_key()))
     }
 
-    fn new(dtype: DType, grid: Grid, storage: Storage, fill: Fill, keys: Keys) -> Result<Self, Error> {
-        let element = dtype.bytes();
+    fn new(dtype: Dtype, grid: Grid, storage: Storage, fill: Fill, keys: Keys) -> Result<Self, Error> {
+        let element = dtype::bytes(dtype);
         let decoded = match &storage {
             Storage::Chunk(packing) => (!packing.is_raw()).then_some(&grid),
             Storage::Shard(sharding) => (!sharding.packing.is_raw()).then_some(&sharding.grid),

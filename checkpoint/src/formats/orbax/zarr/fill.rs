@@ -1,10 +1,11 @@
 //! The fill value: the elements of chunks that are not stored.
 
+use safetensors::Dtype;
 use serde_json::Value;
 
 use crate::error::Error;
 use crate::formats::orbax::shown;
-use crate::formats::orbax::zarr::dtype::DType;
+use crate::formats::orbax::zarr::dtype::bytes;
 
 /// A fill value as the metadata declares it; it is interpreted only if a chunk is missing.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,9 +13,9 @@ pub(crate) struct Fill(pub(crate) Value);
 
 impl Fill {
     /// Returns the bytes of one element; zero if no value is declared.
-    pub(crate) fn element(&self, dtype: DType) -> Result<Vec<u8>, Error> {
+    pub(crate) fn element(&self, dtype: Dtype) -> Result<Vec<u8>, Error> {
         let bytes = match &self.0 {
-            Value::Null => Some(vec![0; dtype.bytes()]),
+            Value::Null => Some(vec![0; bytes(dtype)]),
             Value::String(text) if text.starts_with("0x") => bits(text, dtype),
             Value::Array(parts) => complex(parts, dtype),
             value @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => {
@@ -33,30 +34,24 @@ impl Fill {
     }
 }
 
-fn element(value: &Value, dtype: DType) -> Option<Vec<u8>> {
+fn element(value: &Value, dtype: Dtype) -> Option<Vec<u8>> {
+    #[allow(clippy::wildcard_enum_match_arm, reason = "types of another crate, which may gain more")]
     match dtype {
-        DType::Bool => Some(vec![u8::from(value.as_bool()?)]),
-        DType::U8 => integer::<u8>(value).map(|value| value.to_le_bytes().to_vec()),
-        DType::I8 => integer::<i8>(value).map(|value| value.to_le_bytes().to_vec()),
-        DType::U16 => integer::<u16>(value).map(|value| value.to_le_bytes().to_vec()),
-        DType::I16 => integer::<i16>(value).map(|value| value.to_le_bytes().to_vec()),
-        DType::U32 => integer::<u32>(value).map(|value| value.to_le_bytes().to_vec()),
-        DType::I32 => integer::<i32>(value).map(|value| value.to_le_bytes().to_vec()),
-        DType::U64 => integer::<u64>(value).map(|value| value.to_le_bytes().to_vec()),
-        DType::I64 => integer::<i64>(value).map(|value| value.to_le_bytes().to_vec()),
-        DType::F32 => float(value).map(|value| (value as f32).to_le_bytes().to_vec()),
-        DType::F64 => float(value).map(|value| value.to_le_bytes().to_vec()),
+        Dtype::BOOL => Some(vec![u8::from(value.as_bool()?)]),
+        Dtype::U8 => integer::<u8>(value).map(|value| value.to_le_bytes().to_vec()),
+        Dtype::I8 => integer::<i8>(value).map(|value| value.to_le_bytes().to_vec()),
+        Dtype::U16 => integer::<u16>(value).map(|value| value.to_le_bytes().to_vec()),
+        Dtype::I16 => integer::<i16>(value).map(|value| value.to_le_bytes().to_vec()),
+        Dtype::U32 => integer::<u32>(value).map(|value| value.to_le_bytes().to_vec()),
+        Dtype::I32 => integer::<i32>(value).map(|value| value.to_le_bytes().to_vec()),
+        Dtype::U64 => integer::<u64>(value).map(|value| value.to_le_bytes().to_vec()),
+        Dtype::I64 => integer::<i64>(value).map(|value| value.to_le_bytes().to_vec()),
+        Dtype::F32 => float(value).map(|value| (value as f32).to_le_bytes().to_vec()),
+        Dtype::F64 => float(value).map(|value| value.to_le_bytes().to_vec()),
         // Only zero, which every writer of such types uses; other values need a conversion per type.
-        DType::F8E4M3
-        | DType::F8E5M2
-        | DType::F8E8M0
-        | DType::F8E4M3Fnuz
-        | DType::F8E5M2Fnuz
-        | DType::F16
-        | DType::Bf16
-        | DType::C64 => {
-            let zero = float(value)?.to_bits() == 0 && dtype != DType::F8E8M0;
-            zero.then(|| vec![0; dtype.bytes()])
+        _ => {
+            let zero = float(value)?.to_bits() == 0 && dtype != Dtype::F8_E8M0;
+            zero.then(|| vec![0; bytes(dtype)])
         }
     }
 }
@@ -77,16 +72,16 @@ fn float(value: &Value) -> Option<f64> {
 }
 
 /// Parses the bits of a float in zarr 3: `0x7fc0`, of all its bytes.
-fn bits(text: &str, dtype: DType) -> Option<Vec<u8>> {
-    let digits = text.strip_prefix("0x").filter(|digits| digits.len() == 2 * dtype.bytes())?;
+fn bits(text: &str, dtype: Dtype) -> Option<Vec<u8>> {
+    let digits = text.strip_prefix("0x").filter(|digits| digits.len() == 2 * bytes(dtype))?;
     let bits =
         u64::from_str_radix(digits, 16).ok().filter(|_| digits.bytes().all(|c| c.is_ascii_hexdigit()))?;
-    (dtype != DType::C64).then_some(())?;
-    bits.to_le_bytes().get(..dtype.bytes()).map(<[u8]>::to_vec)
+    (dtype != Dtype::C64).then_some(())?;
+    bits.to_le_bytes().get(..bytes(dtype)).map(<[u8]>::to_vec)
 }
 
 /// Parses a real and an imaginary part.
-fn complex(parts: &[Value], dtype: DType) -> Option<Vec<u8>> {
-    let (DType::C64, [real, imaginary]) = (dtype, parts) else { return None };
-    Some([element(real, DType::F32)?, element(imaginary, DType::F32)?].concat())
+fn complex(parts: &[Value], dtype: Dtype) -> Option<Vec<u8>> {
+    let (Dtype::C64, [real, imaginary]) = (dtype, parts) else { return None };
+    Some([element(real, Dtype::F32)?, element(imaginary, Dtype::F32)?].concat())
 }

@@ -1,12 +1,12 @@
 //! Metadata of arrays as writers write it, features that are rejected, and damage.
 
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+use safetensors::Dtype;
 use serde_json::{Value, json};
 
 use crate::bytes::checksum::crc32c;
 use crate::bytes::packing::{Packing, Step};
 use crate::error::{Error, ErrorKind};
-use crate::formats::orbax::zarr::dtype::DType;
 use crate::formats::orbax::zarr::shard::IndexLocation;
 use crate::formats::orbax::zarr::{Array, MOST_CHUNK, Storage, Version};
 
@@ -46,7 +46,7 @@ fn chunks_have_keys_and_positions() {
     let array = parse(Version::Two, &v2()).unwrap();
     assert_eq!(
         (array.dtype, array.grid.shape(), array.grid.chunk_shape()),
-        (DType::Bf16, &[61, 16][..], &[30, 8][..])
+        (Dtype::BF16, &[61, 16][..], &[30, 8][..])
     );
     assert_eq!(array.storage, Storage::Chunk(Packing(vec![Step::Zstd])));
     let keys = |array: &Array| array.chunks().map(|chunk| chunk.key).collect::<Vec<_>>();

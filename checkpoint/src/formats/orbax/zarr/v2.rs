@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::bytes::packing::{Packing, Step};
 use crate::error::Error;
 use crate::formats::orbax::shown;
-use crate::formats::orbax::zarr::dtype::DType;
+use crate::formats::orbax::zarr::dtype;
 use crate::formats::orbax::zarr::fill::Fill;
 use crate::formats::orbax::zarr::grid::Grid;
 use crate::formats::orbax::zarr::{Array, Keys, Storage};
@@ -41,7 +41,7 @@ pub(crate) fn parse(json: &[u8]) -> Result<Array, Error> {
             "its elements are records, for which safetensors has no type",
         ));
     };
-    let dtype = DType::from_v2(dtype)?;
+    let dtype = dtype::from_v2(dtype)?;
     match &metadata.order[..] {
         "C" => {}
         "F" => return Err(Error::unsupported("orbax", "its `order` is F; only C (row-major) is supported")),

@@ -7,6 +7,7 @@
 //!  "codecs": [{"name": "sharding_indexed", "configuration": {"chunk_shape": [..], "codecs": [..], "index_codecs": [..]}}]}
 //! ```
 
+use safetensors::Dtype;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -14,7 +15,7 @@ use serde_json::{Map, Value};
 use crate::bytes::packing::{Packing, Step};
 use crate::error::Error;
 use crate::formats::orbax::shown;
-use crate::formats::orbax::zarr::dtype::DType;
+use crate::formats::orbax::zarr::dtype;
 use crate::formats::orbax::zarr::fill::Fill;
 use crate::formats::orbax::zarr::grid::Grid;
 use crate::formats::orbax::zarr::shard::{IndexLocation, Sharding};
@@ -131,7 +132,7 @@ pub(crate) fn parse(json: &[u8]) -> Result<Array, Error> {
             ),
         ));
     };
-    let dtype = DType::from_v3(dtype)?;
+    let dtype = dtype::from_v3(dtype)?;
     if metadata.chunk_grid.name() != "regular" {
         return Err(Error::unsupported(
             "orbax",
@@ -174,7 +175,7 @@ fn keys(encoding: &Extension) -> Result<Keys, Error> {
 }
 
 /// Parses the codecs of an array whose chunks have this shape.
-fn storage(codecs: &[Extension], chunk_shape: &[usize], dtype: DType) -> Result<Storage, Error> {
+fn storage(codecs: &[Extension], chunk_shape: &[usize], dtype: Dtype) -> Result<Storage, Error> {
     let [codec] = codecs else { return Ok(Storage::Chunk(packing(codecs, dtype)?)) };
     if codec.name() != "sharding_indexed" {
         return Ok(Storage::Chunk(packing(codecs, dtype)?));
@@ -191,7 +192,7 @@ fn storage(codecs: &[Extension], chunk_shape: &[usize], dtype: DType) -> Result<
         }
     };
     let index =
-        packing(&sharding.index_codecs, DType::U64).map_err(|error| error.about("the index codecs"))?;
+        packing(&sharding.index_codecs, Dtype::U64).map_err(|error| error.about("the index codecs"))?;
     let index_has_crc = match index.0[..] {
         [] => false,
         [Step::Crc32c] => true,
@@ -208,7 +209,7 @@ fn storage(codecs: &[Extension], chunk_shape: &[usize], dtype: DType) -> Result<
 }
 
 /// Parses the codec `bytes`, then those of bytes.
-fn packing(codecs: &[Extension], dtype: DType) -> Result<Packing, Error> {
+fn packing(codecs: &[Extension], dtype: Dtype) -> Result<Packing, Error> {
     let [first, rest @ ..] = codecs else {
         return Err(Error::malformed("orbax", "it has no codecs, but `bytes` is required"));
     };
@@ -218,7 +219,7 @@ fn packing(codecs: &[Extension], dtype: DType) -> Result<Packing, Error> {
     let BytesCodec { endian } = first.configuration()?;
     match endian.as_deref() {
         Some("little") => {}
-        Some("big") | None if dtype.bytes() == 1 => {}
+        Some("big") | None if dtype::bytes(dtype) == 1 => {}
         Some("big") => {
             return Err(Error::unsupported(
                 "orbax",
