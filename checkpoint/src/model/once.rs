@@ -2,7 +2,7 @@
 //!
 //! So each element belongs to one of the ranks that hold it, which reads it or writes it for all of them.
 
-use reshard_sharding::{Axis, Sharding};
+use reshard_sharding::{Axis, Placement, Placements, Sharding};
 
 /// The largest number of combinations; all choices are tried for the first axes, the rest replicate.
 const MOST_WAYS: usize = 128;
@@ -12,15 +12,13 @@ const MOST_RANKS: usize = 1 << 16;
 
 /// Returns the shardings in which replicating axes split a dim, within existing splits, in all combinations.
 pub(crate) fn ways(wanted: &Sharding) -> Vec<Sharding> {
-    let text = wanted.to_string();
-    let placements = apart(&text);
-    let axes = wanted.mesh().axes();
-    if placements.len() != axes.len() || wanted.mesh().size() > MOST_RANKS {
+    let Some(placements) = placements(wanted).filter(|_| wanted.mesh().size() <= MOST_RANKS) else {
         return Vec::new();
-    }
-    let mut all: Vec<Vec<String>> = vec![Vec::new()];
+    };
+    let axes = wanted.mesh().axes();
+    let mut all: Vec<Vec<Placement>> = vec![Vec::new()];
     for (axis, placement) in placements.iter().enumerate() {
-        let mut choices = vec![(*placement).to_owned()];
+        let mut choices = vec![placement.clone()];
         if replicates(placement, &axes[axis]) {
             let dims = (0..wanted.shape().len()).filter(|dim| wanted.shape()[*dim] > 1);
             choices.extend(dims.map(|dim| split(&placements, axes, axis, dim)));
@@ -28,28 +26,24 @@ pub(crate) fn ways(wanted: &Sharding) -> Vec<Sharding> {
         if all.len() * choices.len() > MOST_WAYS {
             choices.truncate(1);
         }
-        let with = |before: Vec<String>| {
+        let extended = |before: Vec<Placement>| {
             choices
                 .iter()
                 .map(move |choice| [&before[..], std::slice::from_ref(choice)].concat())
                 .collect::<Vec<_>>()
         };
-        all = all.into_iter().flat_map(with).collect();
+        all = all.into_iter().flat_map(extended).collect();
     }
     // Invalid combinations are skipped, such as a strided split of a dim that is split into blocks.
-    all.iter().skip(1).filter_map(|placements| parsed(wanted, placements)).collect()
+    all.iter().skip(1).filter_map(|placements| with(wanted, placements)).collect()
 }
 
 /// Returns the sharding in which each replicating axis splits the longest dim of a shard that is long enough.
 ///
 /// An axis for which there is none still replicates. `None` if no axis splits anything.
 pub(crate) fn once(wanted: &Sharding) -> Option<Sharding> {
-    let text = wanted.to_string();
+    let mut placements = placements(wanted)?;
     let axes = wanted.mesh().axes();
-    let mut placements: Vec<String> = apart(&text).into_iter().map(str::to_owned).collect();
-    if placements.len() != axes.len() {
-        return None;
-    }
     let mut stored: Option<Sharding> = None;
     for axis in 0..axes.len() {
         if !replicates(&placements[axis], &axes[axis]) {
@@ -61,10 +55,9 @@ pub(crate) fn once(wanted: &Sharding) -> Option<Sharding> {
             (0..extents.len()).filter(|dim| extents[*dim] >= axes[axis].size()).collect();
         dims.sort_by_key(|dim| (usize::MAX - extents[*dim], *dim));
         for dim in dims {
-            let listed: Vec<&str> = placements.iter().map(String::as_str).collect();
             let mut next = placements.clone();
-            next[axis] = split(&listed, axes, axis, dim);
-            if let Some(sharding) = parsed(wanted, &next) {
+            next[axis] = split(&placements, axes, axis, dim);
+            if let Some(sharding) = with(wanted, &next) {
                 (placements, stored) = (next, Some(sharding));
                 break;
             }
@@ -73,32 +66,27 @@ pub(crate) fn once(wanted: &Sharding) -> Option<Sharding> {
     stored
 }
 
-fn replicates(placement: &str, axis: &Axis) -> bool {
-    placement == "R" && axis.size() > 1
+/// Returns the placement of each axis; `None` if the sharding is not made of placements.
+fn placements(of: &Sharding) -> Option<Vec<Placement>> {
+    let placements: Placements = of.to_string().parse().ok()?;
+    (placements.len() == of.mesh().axes().len()).then(|| placements.to_vec())
+}
+
+fn replicates(placement: &Placement, axis: &Axis) -> bool {
+    *placement == Placement::Replicate && axis.size() > 1
 }
 
 /// Returns the placement by which an axis splits a dim within the splits of the other axes.
-fn split(placements: &[&str], axes: &[Axis], axis: usize, dim: usize) -> String {
-    let of_dim = |text: &str| text.split(['(', ',', ')']).nth(1) == Some(&dim.to_string()[..]);
+fn split(placements: &[Placement], axes: &[Axis], axis: usize, dim: usize) -> Placement {
     let inside: usize = (axis + 1..axes.len())
-        .filter(|other| of_dim(placements[*other]))
+        .filter(|other| placements[*other].dim() == Some(dim))
         .map(|other| axes[other].size())
         .product();
-    if inside > 1 { format!("SS({dim},{inside})") } else { format!("S({dim})") }
+    if inside > 1 { Placement::StridedShard { dim, split_factor: inside } } else { Placement::Shard(dim) }
 }
 
-fn parsed(wanted: &Sharding, placements: &[String]) -> Option<Sharding> {
-    Sharding::parse(wanted.mesh(), wanted.shape(), &placements.join(",")).ok()
-}
-
-/// Splits a text into its placements, at commas outside of parentheses.
-fn apart(text: &str) -> Vec<&str> {
-    let mut depth = 0;
-    text.split(|c| {
-        depth += i32::from(c == '(' || c == '[') - i32::from(c == ')' || c == ']');
-        c == ',' && depth == 0
-    })
-    .collect()
+fn with(wanted: &Sharding, placements: &[Placement]) -> Option<Sharding> {
+    Sharding::new(wanted.mesh(), wanted.shape(), placements).ok()
 }
 
 #[cfg(test)]
