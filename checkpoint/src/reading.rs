@@ -108,10 +108,10 @@ impl Tensor {
                 return Err(crate::check::verify::wrong_length(place, len, bytes.len()));
             }
         }
-        if let Some(sums) = self.sums.as_ref().filter(|sums| sums.len() != placed.regions.len()) {
+        if !self.sums.is_empty() && self.sums.len() != placed.regions.len() {
             let message = format!(
                 "the manifest has {} for its {}",
-                counted(sums.len(), "checksum", "checksums"),
+                counted(self.sums.len(), "checksum", "checksums"),
                 counted(placed.regions.len(), "shard", "shards")
             );
             return Err(Error::malformed("manifest", message));

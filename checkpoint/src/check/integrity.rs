@@ -224,7 +224,7 @@ impl<'a> Shard<'a> {
     /// Compares the checksum with the manifest's, or records it for comparison with its replicas.
     fn judge(&self, found: &Found<'a>, wrong: &Problems) {
         let (sum, region) = (self.sum.get(), self.source.placed.of_rank[self.at.1]);
-        match self.tensor.sums.as_ref().map(|sums| sums[region]) {
+        match self.tensor.sum(region) {
             Some(said) if said == sum => {}
             Some(said) => {
                 let what = format!("checksum mismatch: computed {sum:016x}, recorded {said:016x}");

@@ -153,8 +153,7 @@ impl DegradedCheckpoint {
 
     /// Returns the checkpoint, with lost regions taken from another one.
     ///
-    /// These tensors must have the same types and shapes there. Checksums are compared for tensors for which
-    /// both have them.
+    /// These tensors must have the same types and shapes there. Checksums are compared where either has them.
     pub fn filled(self, other: &Checkpoint) -> Result<Checkpoint, Error> {
         let mut checkpoint = self.checkpoint;
         checkpoint.folders.extend(other.folders.iter().cloned());
@@ -172,7 +171,7 @@ impl DegradedCheckpoint {
 }
 
 /// The surviving bytes of a tensor, its checksums, and the lost regions with the ranks that held them.
-type Living = (Data, Option<Vec<u64>>, Vec<(Region, Vec<usize>)>);
+type Living = (Data, Vec<Option<u64>>, Vec<(Region, Vec<usize>)>);
 
 fn living(tensor: &Tensor, mesh: &Mesh, dead: &[usize], known: &mut Known) -> Result<Living, Error> {
     let Data::Shards { sharding, shards } = &tensor.data else {
@@ -180,10 +179,10 @@ fn living(tensor: &Tensor, mesh: &Mesh, dead: &[usize], known: &mut Known) -> Re
     };
     let of_units = tensor.units().sharding(sharding).map_err(|why| Error::refused("packed", why))?;
     let placed = known.placed(&of_units)?;
-    if let Some(sums) = tensor.sums.as_ref().filter(|sums| sums.len() != placed.regions.len()) {
+    if !tensor.sums.is_empty() && tensor.sums.len() != placed.regions.len() {
         let message = format!(
             "the manifest has {} for its {}",
-            counted(sums.len(), "checksum", "checksums"),
+            counted(tensor.sums.len(), "checksum", "checksums"),
             counted(placed.regions.len(), "shard", "shards")
         );
         return Err(Error::malformed("manifest", message));
@@ -194,7 +193,7 @@ fn living(tensor: &Tensor, mesh: &Mesh, dead: &[usize], known: &mut Known) -> Re
     let files: Vec<Option<&Bytes>> =
         ranks.iter().map(|rank| if dead.binary_search(rank).is_ok() { None } else { files.next() }).collect();
     let (mut left, mut chunks, mut gone) = (Placed::apart(Vec::new()), Vec::new(), Vec::new());
-    let mut sums = tensor.sums.as_ref().map(|_| Vec::new());
+    let mut sums = Vec::new();
     for (number, (region, holders)) in placed.regions.iter().zip(&placed.holders).enumerate() {
         let held: Vec<&Bytes> = holders.iter().filter_map(|place| files[*place]).collect();
         if held.is_empty() {
@@ -205,9 +204,7 @@ fn living(tensor: &Tensor, mesh: &Mesh, dead: &[usize], known: &mut Known) -> Re
         }
         left.push(region.clone(), held.len());
         chunks.extend(held.into_iter().cloned());
-        if let (Some(sums), Some(said)) = (&mut sums, &tensor.sums) {
-            sums.push(said[number]);
-        }
+        sums.push(tensor.sum(number));
     }
     Ok((Data::Chunks { placed: Arc::new(left), chunks }, sums, gone))
 }
@@ -218,7 +215,7 @@ fn fill(
     lost: &[&Region],
     filler: Option<&Tensor>,
     known: &mut Known,
-) -> Result<(Data, Option<Vec<u64>>), Error> {
+) -> Result<(Data, Vec<Option<u64>>), Error> {
     let filler = filler.ok_or_else(|| {
         Error::refused("lost", "the checkpoint that replaces lost data has no tensor of this name")
     })?;
@@ -232,7 +229,7 @@ fn fill(
     };
     let source = filler.source(&tensor.units(), known)?;
     let (mut placed, mut chunks) = (Placed::apart(Vec::new()), Vec::new());
-    let mut sums = tensor.sums.as_ref().and(filler.sums.as_ref()).map(|_| Vec::new());
+    let mut sums = Vec::new();
     let meet = |a: &Region, b: &Region| a.dims.iter().zip(&b.dims).all(|(a, b)| shared_len(a, b) > 0);
     for (number, (region, holders)) in source.placed.regions.iter().zip(&source.placed.holders).enumerate() {
         if !lost.iter().any(|lost| meet(lost, region)) {
@@ -240,14 +237,10 @@ fn fill(
         }
         placed.push(region.clone(), holders.len());
         chunks.extend(holders.iter().map(|place| source.files[*place].clone()));
-        if let (Some(sums), Some(said)) = (&mut sums, &filler.sums) {
-            sums.push(said[number]);
-        }
+        sums.push(filler.sum(number));
     }
     placed.append(own, Region::clone);
     chunks.extend(own_chunks.iter().cloned());
-    if let (Some(sums), Some(own)) = (&mut sums, &tensor.sums) {
-        sums.extend(own);
-    }
+    sums.extend((0..own.regions.len()).map(|number| tensor.sum(number)));
     Ok((Data::Chunks { placed: Arc::new(placed), chunks }, sums))
 }

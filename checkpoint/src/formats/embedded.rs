@@ -60,7 +60,7 @@ pub(crate) fn checkpoint() -> Checkpoint {
                 stored: dtype,
                 shape,
                 data: Data::Whole(Bytes::from(bytes)),
-                sums: None,
+                sums: Vec::new(),
             }
         })
         .collect();

@@ -58,8 +58,8 @@ pub(crate) fn open(dir: &Path, path: &Path, dead: &[usize]) -> Result<Checkpoint
         }
         let Entry { shape, dtype, crc64nvme, path: keys, .. } = entry;
         let sums = match &crc64nvme {
-            Some(text) => Some(sums(text).map_err(|error| error.about_tensor(&name).about(path.display()))?),
-            None => None,
+            Some(text) => sums(text).map_err(|error| error.about_tensor(&name).about(path.display()))?,
+            None => Vec::new(),
         };
         tensors.push(Tensor {
             name,
@@ -68,7 +68,7 @@ pub(crate) fn open(dir: &Path, path: &Path, dead: &[usize]) -> Result<Checkpoint
             stored: dtype,
             shape,
             data: Data::Shards { sharding: Box::new(sharding), shards: Vec::new() },
-            sums,
+            sums: sums.into_iter().map(Some).collect(),
         });
     }
     let said = match &manifest.headers_crc64nvme {
@@ -110,9 +110,9 @@ pub(crate) fn open(dir: &Path, path: &Path, dead: &[usize]) -> Result<Checkpoint
     Ok(Checkpoint { sums, objects, folders: vec![dir.to_owned()], ignored, ..checkpoint })
 }
 
-/// Parses the checksums in a manifest's text.
+/// Parses the checksums in a manifest's text, at least one.
 fn sums(text: &str) -> Result<Vec<u64>, Error> {
-    checksum::of_text(text).ok_or_else(|| {
+    checksum::of_text(text).filter(|sums| !sums.is_empty()).ok_or_else(|| {
         Error::malformed("manifest", "a checksum is not 16 hexadecimal digits (0 to 9, a to f)")
     })
 }

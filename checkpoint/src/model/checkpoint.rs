@@ -80,8 +80,8 @@ pub struct Tensor {
     pub(crate) stored: Dtype,
     pub(crate) shape: Vec<usize>,
     pub(crate) data: Data,
-    /// The checksums of the shards, one per distinct region.
-    pub(crate) sums: Option<Vec<u64>>,
+    /// The checksums of the distinct regions, `None` where one has none; empty if there are none at all.
+    pub(crate) sums: Vec<Option<u64>>,
 }
 
 /// The bytes of a tensor.
@@ -182,7 +182,7 @@ impl Checkpoint {
 impl Tensor {
     pub(crate) fn whole(name: String, stored: Stored) -> Self {
         let Stored { dtype, shape, bytes } = stored;
-        Self { name, path: None, dtype, stored: dtype, shape, data: Data::Whole(bytes), sums: None }
+        Self { name, path: None, dtype, stored: dtype, shape, data: Data::Whole(bytes), sums: Vec::new() }
     }
 
     /// Returns the name.
@@ -220,6 +220,11 @@ impl Tensor {
             Data::Whole(_) | Data::Shards { .. } => None,
             Data::Chunks { chunks, .. } => Some(chunks.len()),
         }
+    }
+
+    /// Returns the checksum of a distinct region, if it has one.
+    pub(crate) fn sum(&self, region: usize) -> Option<u64> {
+        self.sums.get(region).copied().flatten()
     }
 
     /// Returns the bytes of the whole tensor.

@@ -61,6 +61,15 @@ impl Units {
         &self.shape
     }
 
+    /// Returns how many elements a unit has, and in how many bytes; `None` if rows end inside a unit.
+    pub(crate) fn unit(&self) -> Option<(usize, usize)> {
+        match self.packing {
+            Packing::Element => Some((1, self.bytes)),
+            Packing::Packed { elements, bytes } => Some((elements, bytes)),
+            Packing::Indivisible => None,
+        }
+    }
+
     /// Converts a region of elements to units; the error is the reason if it would end inside a unit.
     pub(crate) fn region(&self, whole: &[usize], region: &Region) -> Result<Region, String> {
         let (elements, bytes) = match self.packing {

@@ -37,7 +37,7 @@ pub(crate) fn assemble_checked(
     buffers: &mut Buffers,
 ) -> Result<u64, Error> {
     gather(source, slab, buffers, |region, at, part, replica| {
-        if tensor.tensor.sums.is_some() {
+        if tensor.tensor.sum(region).is_some() {
             let len = source.files[source.placed.holders[region][0]].len();
             sums[region].add(checksum(part), len - at - part.len());
         }

@@ -284,8 +284,8 @@ impl Fusion {
             self.blocks,
             &sizes,
         );
-        let sums: Option<Vec<&Vec<u64>>> = parts.iter().map(|part| part.sums.as_ref()).collect();
-        let sums = sums.map(|sums| sums.into_iter().flatten().copied().collect());
+        let known = parts.iter().all(|part| !part.sums.is_empty());
+        let sums = if known { parts.iter().flat_map(|part| part.sums.clone()).collect() } else { Vec::new() };
         let data = Data::Chunks { placed, chunks };
         Ok(Tensor {
             name: name.to_owned(),
@@ -361,7 +361,7 @@ impl Fusion {
                 stored: whole.stored,
                 shape,
                 data,
-                sums: None,
+                sums: Vec::new(),
             });
         }
         Ok(parts)

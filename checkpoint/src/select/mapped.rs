@@ -2,38 +2,35 @@
 //!
 //! ```text
 //! rule --Mapping::apply--> pieces: loop nests from source indices to target indices
-//! piece, and a region that a file has of the source --within_source--> the nests that read that file
-//! such a nest --> a region of the target, and the strided bytes of the file in the order of that region
+//! piece, and a region that a file has of the source --InOrder--> the region of the target that has the file's bytes
+//!     otherwise --within_source--> the nests that read that file
+//!     such a nest --> a region of the target, and the strided bytes of the file in the order of that region
 //! ```
 //!
 //! So a made tensor is a tensor in chunks, and everything that reads one reads it. No byte is copied here, except to
-//! compare tensors that must be equal.
+//! compare tensors that must be equal. A chunk that is all of a file's region keeps the checksum of that.
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use reshard_layout::internal::counted;
 use reshard_mapping::{Check, MadeTensor, Mapped, Mapping, Piece, SourceTensor};
-use reshard_sharding::{Interval, Intervals, Region};
 use safetensors::Dtype;
 
 use crate::bytes::Bytes;
 use crate::bytes::read::read_text;
-use crate::bytes::strided::nest;
 use crate::check::diff;
 use crate::error::Error;
-use crate::model::boxes::each_box;
 use crate::model::checkpoint::{Checkpoint, Data, Tensor};
-use crate::model::placed::{Known, Placed};
+use crate::model::placed::Known;
+use crate::model::units::Units;
 use crate::reading::Source;
+use crate::select::chunks::Chunks;
+use crate::select::packed::in_units;
 use crate::shown::Shown;
 
 /// The most chunks of a tensor that a mapping makes.
 const MOST_CHUNKS: usize = 1 << 16;
-
-/// The most intervals of a dim of a chunk.
-const MOST_INTERVALS: usize = 1 << 20;
 
 /// The names that a mapping does not make: dropped ones, and those without a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -130,37 +127,41 @@ impl<'a> Maker<'a> {
         pieces: &[Piece],
     ) -> Result<Tensor, Error> {
         let stored = self.stored(dtype, pieces)?;
-        if stored.bitsize() % 8 != 0 {
-            let message = format!("elements of {stored} share bytes, so a rule can only rename the tensor");
-            return Err(Error::refused("packed", message));
-        }
-        let (mut placed, mut chunks) = (Placed::apart(Vec::new()), Vec::new());
+        let units = Units::of(stored, shape);
+        let mut chunks = Chunks::new(units.shape().len(), units.bytes);
         for piece in pieces {
             if piece.elements() == 0 {
                 continue;
             }
+            let packed;
+            let piece = if stored.bitsize() % 8 == 0 {
+                piece
+            } else {
+                let source = piece.source.and_then(|source| self.sources.get(source));
+                let shapes = [shape].into_iter().chain(source.map(|source| &source.shape[..]));
+                packed = in_units(piece, stored, &shapes.collect::<Vec<_>>())?;
+                &packed
+            };
             match piece.source {
-                None => {
-                    let item = stored.bitsize() / 8;
-                    placed.push(target(piece, shape.len())?, 1);
-                    chunks.push(nest(Bytes::from(vec![0; item]), item, 0, &[(piece.elements(), 0)])?);
-                }
-                Some(source) => {
-                    self.pieces_of(source, piece, shape.len(), stored, &mut placed, &mut chunks)?;
+                None => chunks.add_zeros(piece)?,
+                Some(number) => {
+                    let source = self.source(number)?;
+                    chunks.add(&self.sources[number], source.as_ref(), piece)?;
                 }
             }
-            if placed.regions.len() > MOST_CHUNKS {
+            if chunks.placed.regions.len() > MOST_CHUNKS {
                 let message = format!("its rule reads more than {MOST_CHUNKS} separate parts of files");
                 return Err(Error::unsupported("mapping", message));
             }
         }
-        let data = if chunks.is_empty() {
-            Data::Whole(Bytes::from(Vec::new()))
+        let Chunks { placed, bytes, sums, .. } = chunks;
+        let (data, sums) = if bytes.is_empty() {
+            (Data::Whole(Bytes::from(Vec::new())), Vec::new())
         } else {
-            Data::Chunks { placed: Arc::new(placed), chunks }
+            (Data::Chunks { placed: Arc::new(placed), chunks: bytes }, sums)
         };
         let (name, shape) = (name.to_owned(), shape.to_vec());
-        Ok(Tensor { name, path: None, dtype, stored, shape, data, sums: None })
+        Ok(Tensor { name, path: None, dtype, stored, shape, data, sums })
     }
 
     /// Returns the dtype in the files, from which all elements are converted at once.
@@ -188,52 +189,6 @@ impl<'a> Maker<'a> {
         Ok(stored.unwrap_or(dtype))
     }
 
-    /// Appends the parts of the files of a source that a loop nest reads.
-    fn pieces_of(
-        &mut self,
-        number: usize,
-        piece: &Piece,
-        dims: usize,
-        stored: Dtype,
-        placed: &mut Placed,
-        chunks: &mut Vec<Bytes>,
-    ) -> Result<(), Error> {
-        let source = self.source(number)?;
-        let item = stored.bitsize() / 8;
-        for (held, holders) in source.placed.regions.iter().zip(&source.placed.holders) {
-            let extents = held.local_shape();
-            let stride = |dim: usize| extents.iter().skip(dim + 1).product::<usize>();
-            let strides: Vec<usize> = (0..extents.len()).map(stride).collect();
-            each_box(held, &mut |intervals| {
-                let start: Vec<usize> = intervals.iter().map(|one| one.start).collect();
-                let stop: Vec<usize> = intervals.iter().map(|one| one.start + one.len).collect();
-                // The index of its start in the region.
-                let before = |(dim, one): (&Intervals, &Interval)| {
-                    dim.iter().take_while(|before| before.start < one.start).map(|before| before.len).sum()
-                };
-                let local: Vec<usize> = held.dims.iter().zip(intervals).map(before).collect();
-                for part in piece.within_source(&start, &stop) {
-                    let first: usize = (0..strides.len())
-                        .map(|dim| (local[dim] + part.source_offset[dim] - start[dim]) * strides[dim])
-                        .sum();
-                    let axes: Vec<(usize, usize)> = part
-                        .axes
-                        .iter()
-                        .map(|axis| {
-                            (axis.extent, axis.source_dim.map_or(0, |dim| axis.source_step * strides[dim]))
-                        })
-                        .collect();
-                    placed.push(target(&part, dims)?, holders.len());
-                    for holder in holders {
-                        chunks.push(nest(source.files[*holder].clone(), item, first, &axes)?);
-                    }
-                }
-                Ok::<(), Error>(())
-            })?;
-        }
-        Ok(())
-    }
-
     fn source(&mut self, number: usize) -> Result<Arc<Source<'a>>, Error> {
         if let Some(source) = self.read.get(&number) {
             return Ok(Arc::clone(source));
@@ -259,50 +214,6 @@ impl<'a> Maker<'a> {
             }
         }
     }
-}
-
-/// Returns the region of the target that a loop nest fills, in the order of its axes.
-fn target(piece: &Piece, dims: usize) -> Result<Region, Error> {
-    let dim = |dim: usize| {
-        let mut list: Intervals =
-            [Interval { start: piece.target_offset.get(dim).copied().unwrap_or_default(), len: 1 }]
-                .into_iter()
-                .collect();
-        for axis in piece.axes.iter().filter(|axis| axis.target_dim == dim) {
-            if list.len().saturating_mul(axis.extent) > MOST_INTERVALS && axis.target_step != 1 {
-                let message = format!(
-                    "its rule splits dim {dim} into more than {count}",
-                    count = counted(MOST_INTERVALS, "interval", "intervals")
-                );
-                return Err(Error::unsupported("mapping", message));
-            }
-            let mut longer = Intervals::default();
-            for one in &list {
-                if axis.target_step == one.len {
-                    longer.push(Interval { start: one.start, len: one.len * axis.extent });
-                    continue;
-                }
-                for step in 0..axis.extent {
-                    longer.push(Interval { start: one.start + step * axis.target_step, len: one.len });
-                }
-            }
-            list = longer;
-        }
-        Ok(merged(&list))
-    };
-    Ok(Region { dims: (0..dims).map(dim).collect::<Result<_, Error>>()? })
-}
-
-/// Joins ascending intervals that touch.
-fn merged(list: &Intervals) -> Intervals {
-    let mut result = Intervals::default();
-    for one in list {
-        match result.last_mut() {
-            Some(last) if last.start + last.len == one.start => last.len += one.len,
-            _ => result.push(*one),
-        }
-    }
-    result
 }
 
 impl From<reshard_mapping::Error> for Error {

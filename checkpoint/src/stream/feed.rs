@@ -232,9 +232,10 @@ impl Work<'_> {
         if self.left.fetch_sub(1, Ordering::AcqRel) > 1 {
             return Ok(());
         }
-        for (region, said) in self.tensor.tensor.sums.iter().flatten().enumerate().filter(|_| checked) {
+        let sums = self.tensor.tensor.sums.iter().enumerate().filter(|_| checked);
+        for (region, said) in sums.filter_map(|(region, said)| Some((region, (*said)?))) {
             let found = self.read[region].get();
-            if found != *said {
+            if found != said {
                 let bytes = &self.source.files[self.source.placed.holders[region][0]];
                 let file = bytes.input().map(|input| input.path().display().to_string()).unwrap_or_default();
                 let message = format!(

@@ -42,7 +42,7 @@ impl Files {
             let of_moves = sums_of(moves, sums);
             for found in &mut ranks.tensors {
                 if let Some(sums) = of_moves.get(&found.name[..]).filter(|sums| !sums.chunks.is_empty()) {
-                    found.sums = Some(of_chunks(found, sums));
+                    found.sums = of_chunks(found, sums).into_iter().map(Some).collect();
                 }
             }
             opened.push(ranks);
@@ -51,7 +51,7 @@ impl Files {
             let mut whole = told(Checkpoint::open(Some(&made.path)))?;
             let of_moves = sums_of(moves, sums);
             for found in &mut whole.tensors {
-                found.sums = of_moves.get(&found.name[..]).map(|sums| vec![sums.whole]);
+                found.sums = of_moves.get(&found.name[..]).map(|sums| Some(sums.whole)).into_iter().collect();
             }
             opened.push(whole);
         }
