@@ -109,22 +109,32 @@ impl Run<'_> {
             return Err(Error::new(ErrorKind::NoMatch, message));
         }
         for bound in all {
-            // Only a concatenation that is all of a tensor has parts with separate placements.
-            if let (Expr::Name(name), Expr::Cat(cat)) = (&rule.left, &rule.right)
-                && cat.local
-            {
-                let dim = self.evaluation.number(cat.dim.as_ref(), 0)?;
-                let parts = self.evaluation.parts(cat, &bound)?;
-                let extents = parts.iter().map(|part| part.extent(dim)).collect::<Result<_, _>>()?;
-                let value = self.evaluation.joined(cat, parts)?;
-                let name = name.filled(self.evaluation.numbers, &bound)?;
-                self.put(name, value, Some(LocalParts { dim, extents }))?;
-            } else {
-                let value = self.evaluation.value(&rule.right, &bound)?;
-                self.assign(&rule.left, value, &bound)?;
-            }
+            self.rule_for(rule, &bound).map_err(|error| {
+                // Without a variable the rule itself has the name.
+                match first.filled(self.evaluation.numbers, &bound) {
+                    Ok(name) if name != first.text() => error.about(&name),
+                    Ok(_) | Err(_) => error,
+                }
+            })?;
         }
         Ok(())
+    }
+
+    /// Makes the tensors of a rule for these texts.
+    fn rule_for(&mut self, rule: &Rule, bound: &Bound) -> Result<(), Error> {
+        // Only a concatenation that is all of a tensor has parts with separate placements.
+        if let (Expr::Name(name), Expr::Cat(cat)) = (&rule.left, &rule.right)
+            && cat.local
+        {
+            let dim = self.evaluation.number(cat.dim.as_ref(), 0)?;
+            let parts = self.evaluation.parts(cat, bound)?;
+            let extents = parts.iter().map(|part| part.extent(dim)).collect::<Result<_, _>>()?;
+            let value = self.evaluation.joined(cat, parts)?;
+            let name = name.filled(self.evaluation.numbers, bound)?;
+            return self.put(name, value, Some(LocalParts { dim, extents }));
+        }
+        let value = self.evaluation.value(&rule.right, bound)?;
+        self.assign(&rule.left, value, bound)
     }
 
     fn put(&mut self, name: String, value: Value, local_parts: Option<LocalParts>) -> Result<(), Error> {
@@ -204,8 +214,9 @@ impl Run<'_> {
         let unit =
             total.and_then(|total| total.checked_mul(blocks)).filter(|n| *n > 0 && extent.is_multiple_of(*n));
         let Some(unit) = unit.map(|n| extent / n) else {
+            let times = if blocks == 1 { String::new() } else { format!(", times {blocks} blocks,") };
             let message = format!(
-                "{extent} indices on dim {dim} do not split into {blocks} equal blocks of the shares {shares:?}"
+                "the extent {extent} of dim {dim} does not split by the shares {shares:?}; their sum{times} must divide it"
             );
             return Err(Error::new(ErrorKind::Indivisible, message));
         };

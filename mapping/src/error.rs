@@ -70,6 +70,12 @@ impl Error {
         self
     }
 
+    /// Adds the tensor that the error is about.
+    pub(crate) fn about(mut self, tensor: &str) -> Self {
+        self.message = format!("`{}`: {}", shown(tensor), self.message);
+        self
+    }
+
     /// Returns the class of the error, to match on.
     pub fn kind(&self) -> ErrorKind {
         self.kind

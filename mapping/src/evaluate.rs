@@ -120,7 +120,9 @@ impl<'a> Evaluation<'a> {
             return Value::concatenated(parts, dim);
         }
         if let Some(extent) = extents.iter().find(|extent| blocks == 0 || !extent.is_multiple_of(blocks)) {
-            let message = format!("{extent} indices on dim {dim} do not split into {blocks} equal blocks");
+            let message = format!(
+                "the extent {extent} of dim {dim} does not split into {blocks} equal blocks; use a divisor of it"
+            );
             return Err(Error::new(ErrorKind::Indivisible, message));
         }
         let parts = parts.iter().zip(&extents).map(|(part, n)| part.split_dim(dim, blocks, n / blocks));

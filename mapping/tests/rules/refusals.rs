@@ -33,7 +33,11 @@ fn rules_that_do_not_fit_the_sources() {
         ("x = a\nx = b", ErrorKind::Duplicate, "`x` is made twice"),
         ("x = s.*.x", ErrorKind::Duplicate, "`x` is made twice"),
         ("x + x = a", ErrorKind::Duplicate, "`x` is made twice"),
-        ("x = a + b by 4", ErrorKind::Indivisible, "2 indices on dim 0 do not split into 4 equal blocks"),
+        (
+            "x = a + b by 4",
+            ErrorKind::Indivisible,
+            "the extent 2 of dim 0 does not split into 4 equal blocks",
+        ),
         (
             "x = 3 a + 1 b",
             ErrorKind::Indivisible,
@@ -42,8 +46,14 @@ fn rules_that_do_not_fit_the_sources() {
         (
             "x + y + z = a",
             ErrorKind::Indivisible,
-            "4 indices on dim 0 do not split into 1 equal blocks of the shares [1, 1, 1]",
+            "the extent 4 of dim 0 does not split by the shares [1, 1, 1]; their sum must divide it",
         ),
+        (
+            "2 x.* + y.* = s.*.x by 2",
+            ErrorKind::Indivisible,
+            "`s.0.x`: the extent 3 of dim 0 does not split by the shares [2, 1]; their sum, times 2 blocks, must divide it",
+        ),
+        ("x.* = e.* + f.*", ErrorKind::Missing, "`e.0`: there is no tensor `f.0`"),
         ("x = a + half", ErrorKind::MixedTypes, "F32 and BF16; convert one of them by cast(..)"),
         ("x = a + b on 1", ErrorKind::Shape, "[4, 6] and [2, 6] differ on other dims than 1"),
         ("x = a + s.0.x", ErrorKind::Shape, "[4, 6] and [3] differ"),
