@@ -56,9 +56,9 @@ pub struct ReshardJob {
     pub inverse: bool,
     /// Values of numbers in the rules of `map`: `h=32` for `$h`.
     pub numbers: Vec<String>,
-    /// Rules by which tensors are replaced by their parts: see [`Fusion`](crate::Fusion).
+    /// Rules of a mapping that are read backwards, each on the result of the one before: `qkv = 4 q + k + v by 8`.
     pub split: Vec<String>,
-    /// Rules by which parts are replaced by fused tensors: see [`Fusion`](crate::Fusion).
+    /// Rules of a mapping, each on the result of the one before, after those of `split`.
     pub fuse: Vec<String>,
     /// New names, `s/EXPRESSION/NEW/`, applied in sequence: see [`Checkpoint::renamed`](crate::Checkpoint::renamed).
     pub rename: Vec<String>,

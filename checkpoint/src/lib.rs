@@ -74,7 +74,6 @@ pub use model::objects::{Key, Object};
 pub use open::source::SourceSpec;
 pub use reading::loading::{ReadModel, ShardLoad};
 pub use reshard_mapping::Mapping;
-pub use select::fusion::Fusion;
 pub use select::spec::PlacementSpec;
 pub use write::staging::remove_staging;
 pub use write::writer::{CheckpointWriter, RankWriter};

@@ -3,7 +3,6 @@
 pub(crate) mod cast;
 pub(crate) mod chunks;
 pub(crate) mod derived;
-pub(crate) mod fusion;
 pub(crate) mod in_order;
 pub(crate) mod mapped;
 pub(crate) mod packed;

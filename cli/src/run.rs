@@ -71,11 +71,12 @@ pub(crate) struct RunArgs {
     /// Give a number of the mapping a value, like h=32 for $h; repeatable
     #[arg(long = "let", value_name = "NAME=N")]
     numbers: Vec<String>,
-    /// Replace a tensor by its parts, like '*.qkv.weight = 4 *.q.weight + *.k.weight + *.v.weight on 0 by 8':
-    /// dim 0 in 8 groups of 4, 1 and 1 shares
+    /// Replace a tensor by its parts, by a rule of a mapping that is read from right to left, like '*.qkv = 4 *.q
+    /// + *.k + *.v on 0 by 8': dim 0 in 8 groups of 4, 1 and 1 shares; repeatable
     #[arg(long, value_name = "WHOLE = PART + PART")]
     split: Vec<String>,
-    /// Replace parts by the tensor that they form, in the notation of --split
+    /// Replace parts by the tensor that they form, by the same rule read from left to right; repeatable, after
+    /// --split
     #[arg(long, value_name = "WHOLE = PART + PART")]
     fuse: Vec<String>,
     /// Rename tensors, like 's/^model\.(.*)/decoder.$1/'; selections and splits use the old names, --to and

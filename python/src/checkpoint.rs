@@ -6,9 +6,7 @@ use std::sync::Arc;
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PySlice, PyTuple};
-use reshard_checkpoint::{
-    Checkpoint, Fusion, Key, Mapping, OutputFormat, PlacementSpec, ReshardOptions, diff,
-};
+use reshard_checkpoint::{Checkpoint, Key, Mapping, OutputFormat, PlacementSpec, ReshardOptions, diff};
 use reshard_kernels::DType;
 use reshard_sharding::{Interval, Region};
 
@@ -178,18 +176,6 @@ impl PyCheckpoint {
         }
         // It reads the tensors that must be equal.
         Ok(self.made_of(py.detach(|| self.checkpoint.mapped(&mapping))?))
-    }
-
-    /// Fuses parts into whole tensors: `"*.qkv.weight = *.q.weight + *.k.weight + *.v.weight by 8"`.
-    fn fused(&self, #[pyo3(from_py_with = text)] fusion: &str) -> Answer<PyCheckpoint> {
-        Ok(self.made_of(self.checkpoint.fused(&fusion.parse::<Fusion>()?)?))
-    }
-
-    /// Splits whole tensors into parts, in the notation of `fused`.
-    ///
-    /// A number before a part is its number of shares.
-    fn split(&self, #[pyo3(from_py_with = text)] fusion: &str) -> Answer<PyCheckpoint> {
-        Ok(self.made_of(self.checkpoint.split(&fusion.parse::<Fusion>()?)?))
     }
 
     /// The same tensors, with floating-point elements rounded to this type: to nearest, ties to even.

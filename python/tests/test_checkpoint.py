@@ -191,14 +191,14 @@ def test_other_names_other_pieces_and_other_types(whole, tmp_path):
     q, k = RNG.normal(size=(8, 3)).astype("f4"), RNG.normal(size=(4, 3)).astype("f4")
     reshard.save(tmp_path / "parts.safetensors", {"a.q": q, "a.k": k})
     parts = reshard.open_checkpoint(tmp_path / "parts.safetensors")
-    fusion = "*.qk = 2 *.q + *.k by 4"
-    fused = parts.fused(fusion)
+    rule = "*.qk = 2 *.q + *.k by 4"
+    fused = parts.mapped(rule)
     expected = np.concatenate([q.reshape(4, 2, 3), k.reshape(4, 1, 3)], axis=1).reshape(12, 3)
     same(fused.read("a.qk"), expected)
-    same(fused.split(fusion).read("a.q"), q)
+    same(fused.mapped(rule, inverse=True).read("a.q"), q)
     checkpoint.reshard(fused, "tp=2", "S(0)", tmp_path / "out", resume=True)
     same(reshard.open_checkpoint(tmp_path / "out").read("a.qk"), expected)
-    for refused in (lambda: opened.filter("absent"), lambda: parts.fused("a"), lambda: opened.cast("i8")):
+    for refused in (lambda: opened.filter("absent"), lambda: parts.mapped("a"), lambda: opened.cast("i8")):
         with pytest.raises(ReshardError):
             refused()
 

@@ -137,34 +137,6 @@ pub(crate) fn nest(
     Ok(Bytes::Strided(Box::new(Strided { stored, item, first, dims, numel, dense })))
 }
 
-/// Returns the indices `start .. start + len` of a dim, of the bytes that a file has of the region `held`.
-pub(crate) fn indices(
-    bytes: &Bytes,
-    item: usize,
-    held: &Region,
-    dim: usize,
-    start: usize,
-    len: usize,
-) -> Result<Bytes, Error> {
-    let mut shape = held.local_shape().to_vec();
-    let row_major = |at: usize| shape.iter().skip(at + 1).product();
-    let mut strides: Vec<usize> = (0..shape.len()).map(row_major).collect();
-    shape[dim] = len;
-    match bytes {
-        Bytes::Strided(inner) if inner.dims.len() == strides.len() && inner.item == item => {
-            strides = inner.dims.iter().map(|dim| dim.stride).collect();
-            strided(inner.stored.clone(), item, inner.first + start * strides[dim], &shape, &strides)
-        }
-        Bytes::Strided(_) => Err(Error::unsupported(
-            "strides",
-            "it is stored in a different order, in units other than those by which it is split",
-        )),
-        Bytes::InFile { .. } | Bytes::Owned(_) | Bytes::Inflated { .. } => {
-            strided(bytes.clone(), item, start * strides[dim], &shape, &strides)
-        }
-    }
-}
-
 impl Strided {
     pub(crate) fn len(&self) -> usize {
         self.numel * self.item

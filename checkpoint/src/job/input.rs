@@ -6,7 +6,6 @@ use crate::check::remains::LostRegion;
 use crate::error::Error;
 use crate::job::ReshardJob;
 use crate::model::checkpoint::Checkpoint;
-use crate::select::fusion::Fusion;
 use crate::select::mapped::{self, Unmade};
 use crate::select::spec::PlacementSpec;
 use crate::shown::Shown;
@@ -23,7 +22,7 @@ pub(crate) struct Input {
 }
 
 impl ReshardJob {
-    /// Opens the input and applies the selection, mapping, splits, fusions, renames and the dtype, in this order.
+    /// Opens the input and applies the selection, mapping, splits, fuses, renames and the dtype, in this order.
     ///
     /// So patterns and rules refer to the names of the input, and `to` and `spec` to the new ones.
     pub(crate) fn open(&self) -> Result<Input, Error> {
@@ -41,10 +40,10 @@ impl ReshardJob {
             }
         }
         for split in &self.split {
-            checkpoint = checkpoint.split(&split.parse::<Fusion>()?)?;
+            checkpoint = checkpoint.mapped(&rule("--split", split)?.inverse()?)?;
         }
         for fuse in &self.fuse {
-            checkpoint = checkpoint.fused(&fuse.parse::<Fusion>()?)?;
+            checkpoint = checkpoint.mapped(&rule("--fuse", fuse)?)?;
         }
         for rename in &self.rename {
             checkpoint = checkpoint.renamed(rename)?;
@@ -127,5 +126,20 @@ impl ReshardJob {
             None => remains.whole()?,
         };
         Ok((checkpoint, lost))
+    }
+}
+
+/// Parses the rule of an option, which is one line of a mapping.
+fn rule(option: &str, text: &str) -> Result<Mapping, Error> {
+    let mapping: Mapping = text.parse()?;
+    match mapping.rules().count() {
+        1 => Ok(mapping),
+        count => {
+            let message = format!(
+                "`{option}` needs one rule, like 'qkv = q + k + v', but `{}` has {count}; repeat the option for each",
+                text.shown()
+            );
+            Err(Error::refused("usage", message))
+        }
     }
 }

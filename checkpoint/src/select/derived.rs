@@ -1,4 +1,4 @@
-//! Checkpoints derived from others: renamed, filtered, fused, split, or with another element type.
+//! Checkpoints derived from others: renamed, filtered, or with another element type.
 //!
 //! They are the same bytes in the same files, read on demand. So a derived checkpoint supports every
 //! operation of a checkpoint: parts are read, ranks get their shards, and it is resharded, compared and
@@ -8,7 +8,7 @@
 //! use reshard_checkpoint::Checkpoint;
 //! let made = Checkpoint::open(None)?
 //!     .filter(["attention.*"])?
-//!     .fused(&"*.qkv.* = *.query.* + *.key.* + *.value.* by 4".parse()?)?
+//!     .mapped(&"*.qkv.* = *.query.* + *.key.* + *.value.* by 4".parse()?)?
 //!     .renamed(r"s/^attention\.(\w+)/layers.0.attn.$1/")?
 //!     .cast("bf16")?;
 //! assert_eq!(made.tensor("layers.0.attn.qkv.weight")?.shape(), [768, 256]);
@@ -25,7 +25,6 @@ use crate::model::checkpoint::{Checkpoint, Tensor};
 use crate::model::objects::Object;
 use crate::model::stored;
 use crate::select::cast::Float;
-use crate::select::fusion::Fusion;
 use crate::select::pattern::Pattern;
 use crate::select::rename::Rename;
 use crate::shown::Shown;
@@ -142,21 +141,6 @@ impl Checkpoint {
             *name = rename.of(name).unwrap_or_else(|| name.clone());
         }
         Ok(renamed)
-    }
-
-    /// Returns the tensors with parts replaced by whole tensors.
-    ///
-    /// See [`Fusion`] for the syntax. The parts must exist, have one type, and be equal in all dims but one.
-    pub fn fused(&self, fusion: &Fusion) -> Result<Self, Error> {
-        self.with(fusion.fuse(&self.tensors)?, self.objects.clone())
-    }
-
-    /// Returns the tensors with wholes replaced by their parts: the inverse of [`Checkpoint::fused`].
-    ///
-    /// A checksum of a whole cannot be used for its parts. So checksums of the input are not compared for a
-    /// tensor that is split; its replicas are.
-    pub fn split(&self, fusion: &Fusion) -> Result<Self, Error> {
-        self.with(fusion.split(&self.tensors)?, self.objects.clone())
     }
 
     /// Returns the tensors in another floating-point type: `f16`, `bf16`, `f32` or `f64`.

@@ -49,7 +49,7 @@ pub(crate) fn regex(expression: &str) -> Result<Regex, String> {
 }
 
 /// Returns the text that each `*` of a pattern matches in a name, each as short as possible, left to right.
-pub(crate) fn stars<'a>(pattern: &str, name: &'a str) -> Option<Vec<&'a str>> {
+fn stars<'a>(pattern: &str, name: &'a str) -> Option<Vec<&'a str>> {
     let mut pieces = pattern.split('*');
     let mut name = name.strip_prefix(pieces.next()?)?;
     let Some(last) = pieces.next_back() else { return name.is_empty().then(Vec::new) };

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use half::bf16;
 use reshard_checkpoint::{
-    Checkpoint, ErrorClass, Fusion, PlacementSpec, ReshardJob, ReshardOptions, diff, reshard,
+    Checkpoint, ErrorClass, Mapping, PlacementSpec, ReshardJob, ReshardOptions, diff, reshard,
 };
 use reshard_test_support::Random;
 use safetensors::Dtype;
@@ -72,8 +72,7 @@ fn fusing_and_splitting_are_what_they_are_element_by_element() {
         let names: Vec<String> =
             shares.iter().enumerate().map(|(part, share)| format!("{share} l.*.{part}.*")).collect();
         let text = format!("l.*.all.* = {} on {dim} by {blocks}", names.join(" + "));
-        let fusion: Fusion = text.parse().unwrap();
-        assert_eq!(fusion.to_string().parse::<Fusion>().unwrap(), fusion);
+        let rule: Mapping = text.parse().unwrap();
         let mut expected = Tensors::new();
         expected.insert("other".to_owned(), tensors["other"].clone());
         for layer in 0..2 {
@@ -90,10 +89,8 @@ fn fusing_and_splitting_are_what_they_are_element_by_element() {
         {
             for (number, input) in inputs(folder, from, &mut r).iter().enumerate() {
                 let input_checkpoint = opened(input);
-                let made = match way {
-                    "fuse" => input_checkpoint.fused(&fusion),
-                    _ => input_checkpoint.split(&fusion),
-                };
+                let rule = if way == "fuse" { rule.clone() } else { rule.inverse().unwrap() };
+                let made = input_checkpoint.mapped(&rule);
                 let made = made.unwrap_or_else(|error| panic!("{turn} {text} {input:?}: {error}"));
                 let names: Vec<&str> = made.tensors().iter().map(reshard_checkpoint::Tensor::name).collect();
                 assert_eq!(names.len(), to.len(), "{names:?}");
@@ -105,9 +102,9 @@ fn fusing_and_splitting_are_what_they_are_element_by_element() {
                         let before = made.bytes_read();
                         let bytes = made.read(name, &region).unwrap();
                         assert_eq!(bytes, slice(whole, &region), "{turn} {text} {input:?} {name} {region:?}");
-                        // If a whole is split on an inner dim, elements are read with the short gaps between
-                        // them.
-                        if way == "fuse" || dim == 0 {
+                        // If a whole is split on an inner dim or in blocks, single elements are read with the
+                        // short gaps between them.
+                        if way == "fuse" || (dim == 0 && blocks == 1) {
                             assert_eq!(
                                 made.bytes_read() - before,
                                 bytes.len() as u64,
@@ -159,9 +156,9 @@ fn attention_is_fused_group_by_group_on_any_mesh() {
     let path = |name: &str| folder.path().join(name);
     write(&path("w.safetensors"), &tensors);
     job_to(&path("two"), &path("w.safetensors"), "tp=2", "S(0)").run(&mut ()).unwrap();
-    let fusion = "attn.qkv.* = 4 attn.q.* + attn.k.* + attn.v.* by 8";
+    let rule = "attn.qkv.* = 4 attn.q.* + attn.k.* + attn.v.* by 8";
     let job =
-        ReshardJob { fuse: vec![fusion.to_owned()], ..job_to(&path("four"), &path("two"), "tp=4", "S(0)") };
+        ReshardJob { fuse: vec![rule.to_owned()], ..job_to(&path("four"), &path("two"), "tp=4", "S(0)") };
     job.run(&mut ()).unwrap();
     let parts: Vec<&Whole> =
         ["q", "k", "v"].iter().map(|name| &tensors[&format!("attn.{name}.weight")]).collect();
@@ -174,12 +171,20 @@ fn attention_is_fused_group_by_group_on_any_mesh() {
         assert_eq!(shard, slice(&whole, &quarters.region(rank).unwrap()));
         assert_eq!(shard[..4 * head * 20], parts[0].bytes[rank * 8 * head * 20..][..4 * head * 20]);
     }
-    let again = ReshardJob {
-        split: vec![fusion.to_owned()],
-        ..job_to(&path("again"), &path("four"), "tp=3", "S(1)")
-    };
+    let again =
+        ReshardJob { split: vec![rule.to_owned()], ..job_to(&path("again"), &path("four"), "tp=3", "S(1)") };
     again.run(&mut ()).unwrap();
     assert!(diff(&opened(&path("w.safetensors")), &opened(&path("again")), &mut ()).unwrap().equal);
+    // Each rule reads the result of the one before.
+    let regrouped = ReshardJob {
+        split: vec![rule.to_owned()],
+        fuse: vec!["kv.* = attn.k.* + attn.v.*".to_owned(), "qkv = attn.q.weight + kv.weight".to_owned()],
+        ..job_to(&path("regrouped"), &path("four"), "tp=2", "S(0)")
+    };
+    regrouped.run(&mut ()).unwrap();
+    let made = opened(&path("regrouped"));
+    let all = sharding("tp=1", &whole.shape, "S(0)");
+    assert!(made.tensors().len() == 1 && made.shard("qkv", &all, 0).unwrap() == fused(&parts, 0, 1).bytes);
     // Damage is found under the new name too.
     let file = path("two").join("rank-00001-of-00002.safetensors");
     let mut bytes = fs::read(&file).unwrap();
@@ -274,40 +279,37 @@ fn a_checkpoint_that_cannot_be_made_is_refused_in_one_sentence() {
     said(block.cast("f8").err().unwrap(), "dtype", "f16, bf16, f32 or f64");
     said(block.cast("bf16").unwrap().cast("f16").err().unwrap(), "dtype", "twice");
     for (text, part) in [
-        ("a", "no ="),
-        ("a = b", "two parts"),
-        ("a = b + b", "must be different"),
-        ("*.a = b + c", "same number of *"),
-        ("a = b + c by 0", "blocks"),
-        ("a = b + 0 c", "shares"),
-        ("a = b + c d e", "one name"),
-        ("a = b + c on x", "not a number"),
+        ("a", "expected ` = `"),
+        ("a = b + c by 0", "at least one block"),
+        ("*.e = *.x + *.y", "`*.x` matches no tensor"),
+        (
+            "*.e = *.query.weight + *.absent",
+            "`attention.query.weight`: there is no tensor `attention.absent`",
+        ),
+        ("e = embedding.weight + attention.query.weight", "F32 and BF16; convert one of them by cast(..)"),
+        ("e = mlp.up.weight + attention.query.weight on 1", "differ on other dims than 1"),
+        ("e = embedding.weight + attention.query.weight on 2", "over the dims of the shape [2003, 256]"),
+        ("e = mlp.norm.weight + attention.norm.weight by 3", "the extent 256 of dim 0"),
+        ("e = 2 attention.key.weight + attention.query.weight", "ratio of the shares [2, 1]"),
     ] {
-        said(text.parse::<Fusion>().err().unwrap(), "fusion", part);
+        let fuse = ReshardJob { fuse: vec![text.to_owned()], ..ReshardJob::default() };
+        said(fuse.run(&mut ()).unwrap_err(), "mapping", part);
     }
     for (text, part) in [
-        ("*.e = *.x + *.y", "none of its parts"),
-        ("*.e = *.query.weight + *.absent", "there is no tensor `attention.absent`"),
-        ("e = embedding.weight + attention.query.weight on 1", "cannot be concatenated on dim 1"),
-        ("e = embedding.weight + attention.query.weight on 2", "has no dim 2"),
-        ("e = mlp.norm.weight + attention.norm.weight by 3", "256 indices"),
-        ("e = 2 attention.key.weight + attention.query.weight", "shares"),
+        ("absent = a + b", "`absent` matches no tensor"),
+        ("embedding.weight = a + b", "the extent 2003 of dim 0"),
+        ("embedding.weight = a + b on 2", "over the dims of the shape [2003, 256]"),
+        ("embedding.weight = attention.query.weight + b on 1", "`attention.query.weight` is made twice"),
+        ("drop mlp.*", "a dropped tensor cannot be computed"),
+        ("a = b[1:]", "a slice on the side that is made"),
     ] {
-        let fused = block.fused(&text.parse().unwrap());
-        said(fused.err().unwrap_or_else(|| panic!("{text}")), "fusion", part);
+        let split = ReshardJob { split: vec![text.to_owned()], ..ReshardJob::default() };
+        said(split.run(&mut ()).unwrap_err(), "mapping", part);
     }
-    for (text, part) in [
-        ("absent = a + b", "its whole"),
-        ("embedding.weight = a + b", "2003 indices"),
-        ("embedding.weight = a + b on 2", "has no dim 2"),
-    ] {
-        said(block.split(&text.parse().unwrap()).err().unwrap(), "fusion", part);
+    for text in ["", "// x = a + b", "x = a\ny = b"] {
+        let fuse = ReshardJob { fuse: vec![text.to_owned()], ..ReshardJob::default() };
+        said(fuse.run(&mut ()).unwrap_err(), "usage", "`--fuse` needs one rule, like 'qkv = q + k + v'");
     }
-    said(
-        block.split(&"embedding.weight = attention.query.weight + b on 1".parse().unwrap()).err().unwrap(),
-        "name",
-        "two tensors",
-    );
     let engine = ReshardJob { dtype: vec!["bf16".to_owned()], ..ReshardJob::default() };
     said(engine.run(&mut ()).unwrap_err(), "usage", "`--dtype` works from files to files only");
 }

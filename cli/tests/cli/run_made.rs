@@ -50,8 +50,8 @@ fn what_cannot_be_made_is_refused() {
     };
     refused(&["--only", "absent"], "unused_pattern", "absent");
     refused(&["--rename", "a/b"], "rename", "s/EXPRESSION/NEW/");
-    refused(&["--fuse", "a = b"], "fusion", "two parts");
-    refused(&["--split", "a = b + c"], "fusion", "its whole");
+    refused(&["--fuse", "a = b"], "mapping", "`b` matches no tensor");
+    refused(&["--split", "a = b + c"], "mapping", "rule `b + c = a`: `a` matches no tensor");
     refused(&["--dtype", "bf16"], "usage", "`--dtype` works from files to files only");
 }
 
