@@ -160,3 +160,28 @@ fn what_is_missing_without_a_word_is_refused_with_the_way_out() {
     let job = ReshardJob { fill_from: Some(path("w.safetensors")), ..job(&path("saved"), "a=1", "R", false) };
     said(job.run(&mut ()).unwrap_err(), "usage", "`--missing-ranks`");
 }
+
+/// The checkpoint that fills has no checksums; the data that is still there has.
+#[test]
+fn what_lives_is_compared_with_its_checksums_whatever_fills_the_rest() {
+    let mut r = Random(92);
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let whole = path("w.safetensors");
+    write(&whole, &[("w".to_owned(), tensor(&mut r, Dtype::F32, &[8, 5]))].into());
+    ReshardJob { out: Some(path("saved")), ..job(&whole, "a=4", "S(0)", false) }.run(&mut ()).unwrap();
+    let filled = || ReshardJob {
+        out: Some(path("out")),
+        missing_ranks: vec![1],
+        fill_from: Some(whole.clone()),
+        force: true,
+        ..job(&path("saved"), "a=2", "S(1)", false)
+    };
+    filled().run(&mut ()).unwrap();
+    let file = path("saved").join("rank-00002-of-00004.safetensors");
+    let mut bytes = fs::read(&file).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&file, bytes).unwrap();
+    let error = filled().run(&mut ()).unwrap_err();
+    assert!(error.code() == "checksum" && error.to_string().contains("rank-00002"), "{error}");
+}
