@@ -55,7 +55,9 @@ impl InOrder {
             let mut runs = vec![Run { source: *offset, target: first, len: 1 }];
             for axis in axes() {
                 if (axis.source_step, axis.target_step) == (1, 1) {
-                    runs.iter_mut().for_each(|run| run.len = axis.extent);
+                    for run in &mut runs {
+                        run.len = axis.extent;
+                    }
                     continue;
                 }
                 if runs.len().saturating_mul(axis.extent) > MOST_INTERVALS {

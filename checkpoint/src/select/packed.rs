@@ -1,7 +1,7 @@
 //! Loop nests over elements that share bytes, as loop nests over the units in which the bytes are read.
 //!
-//! With two elements in a byte, the row `a b c d` of a source is the units `ab cd`. So a nest that keeps `ab` and `cd`
-//! together is a nest over units, with half the extent of the last dim. One that does not is refused.
+//! With two elements in a byte, the row `a b c d` of a source is the units `ab cd`. So a nest that splits neither `ab` nor
+//! `cd` is a nest over units, with half the extent of the last dim. One that splits a unit is an error.
 
 use reshard_layout::internal::counted;
 use reshard_mapping::{Axis, Piece};
@@ -81,7 +81,10 @@ mod tests {
 
     use super::in_units;
 
-    fn nests(rule: &str, shape: &[usize]) -> Result<Vec<(usize, Vec<usize>, Vec<usize>)>, String> {
+    /// The elements and offsets of a nest, of the target and of the source.
+    type Nest = (usize, Vec<usize>, Vec<usize>);
+
+    fn nests(rule: &str, shape: &[usize]) -> Result<Vec<Nest>, String> {
         let mapping: Mapping = rule.parse().unwrap();
         let made = mapping.apply(&[SourceTensor { name: "x", shape, dtype: Dtype::F4 }]).unwrap();
         let made = &made.tensors[0];

@@ -191,9 +191,9 @@ fn a_renamed_tensor_is_the_same_tensor() {
     assert!(mapped.tensor("a.q").is_err() && mapped.tensor("b.q").is_ok());
 }
 
-/// Two F4 share a byte, and four F6 three: rules that keep them together work, on all dims.
+/// Two F4 share a byte, and four F6 three: rules that split no unit work, on all dims.
 #[test]
-fn elements_that_share_bytes_are_kept_together() {
+fn elements_that_share_bytes_are_not_split() {
     let mut r = Random(66);
     for dtype in [Dtype::F4, Dtype::F6_E2M3] {
         let folder = tempfile::tempdir().unwrap();
