@@ -293,7 +293,9 @@ fn slab(
     let slab = work.slabs.get(number);
     let item_bytes = work.tensor.units.bytes;
     #[cfg(target_os = "linux")]
-    if !checked && !work.has_archives && work.source.cast.is_none() && direct::copy(work, &slab, files)? {
+    let can_copy_ranges = !work.has_archives && work.source.cast.is_none() && work.is_contiguous();
+    #[cfg(target_os = "linux")]
+    if !checked && can_copy_ranges && direct::copy(work, &slab, files)? {
         return Ok(slab.len as u64);
     }
     let infinite = if checked {
@@ -326,8 +328,9 @@ fn slab(
         if let Some((_, sum)) = work.chunks.get(at).filter(|_| work.has_archives) {
             sum.add(crc32(bytes), region.numel() * item_bytes - part.bytes.end);
         }
-        for place in work.holders(at) {
-            files.write_shard(*place, work.start(at, *place) + part.bytes.start as u64, bytes)?;
+        for (holder, place) in work.holders(at).iter().enumerate() {
+            let range = part.bytes.clone();
+            files.write_shard(*place, bytes, |each| work.each_part(at, holder, range, each))?;
         }
     }
     if files.gathers() {

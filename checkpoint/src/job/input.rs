@@ -82,7 +82,8 @@ impl ReshardJob {
 
     /// Reads the placements by name: those of the spec, or of the mapping.
     fn placements(&self, mapping: Option<&Mapping>) -> Result<Option<PlacementSpec>, Error> {
-        let by_mapping = mapping.filter(|mapping| mapping.placements().next().is_some());
+        // The placements of an inverse are of the tensors that it reads.
+        let by_mapping = mapping.filter(|mapping| !self.inverse && mapping.placements().next().is_some());
         match (&self.spec, by_mapping) {
             (None, None) => Ok(None),
             (Some(spec), None) => PlacementSpec::read(spec).map(Some),

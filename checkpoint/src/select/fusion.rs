@@ -295,6 +295,7 @@ impl Fusion {
             shape,
             data,
             sums,
+            parts: None,
         })
     }
 
@@ -362,6 +363,7 @@ impl Fusion {
                 shape,
                 data,
                 sums: None,
+                parts: None,
             });
         }
         Ok(parts)

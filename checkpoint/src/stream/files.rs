@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -216,9 +217,22 @@ impl Files {
         self.gathered.as_ref().map(|(_, file)| &*file.path)
     }
 
-    pub(super) fn write_shard(&self, place: usize, at: u64, bytes: &[u8]) -> Result<(), Error> {
+    /// Writes bytes to the file of the rank at this position, in the parts that `each_part` calls with their offsets.
+    pub(super) fn write_shard(
+        &self,
+        place: usize,
+        bytes: &[u8],
+        each_part: impl FnOnce(
+            &mut dyn FnMut(u64, Range<usize>) -> Result<(), io::Error>,
+        ) -> Result<(), io::Error>,
+    ) -> Result<(), Error> {
         self.unsynced.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        self.shard(place).map_or(Ok(()), |path| write(path, at, bytes))
+        let Some(path) = self.shard(place) else { return Ok(()) };
+        let written = OpenOptions::new()
+            .write(true)
+            .open(path)
+            .and_then(|file| each_part(&mut |at, part| write_all_at(&file, at, &bytes[part])));
+        written.map_err(|error| Error::io("writing", path, &error))
     }
 
     pub(super) fn write_whole(&self, at: u64, bytes: &[u8]) -> Result<(), Error> {
@@ -446,7 +460,7 @@ impl Made {
             OutputFormat::RankFiles => {
                 let of_rank = |rank: usize| {
                     let shapes: Vec<_> =
-                        moves.iter().map(|tensor| tensor.to.local_shape(rank)).collect::<Result<_, _>>()?;
+                        moves.iter().map(|tensor| tensor.local_shape(rank)).collect::<Result<_, _>>()?;
                     let tensors = moves.iter().zip(&shapes).map(|(tensor, shape)| described(tensor, shape));
                     Self::new(
                         folder.join(rank_file_name(rank, mesh.world_size())),

@@ -169,6 +169,8 @@ pub(super) fn fingerprint(moves: &[Move<'_>], objects: &[Object], asked: Asked<'
         (&tensor.name, &tensor.path, &tensor.shape).hash(&mut hasher);
         [tensor.dtype, tensor.stored].map(|dtype| dtype.to_string()).hash(&mut hasher);
         (one.to.mesh().to_string(), one.to.to_string()).hash(&mut hasher);
+        (one.parts.as_ref().map(|parts| (&parts.parts.extents, parts.parts.dim, parts.to_string())))
+            .hash(&mut hasher);
         match &tensor.data {
             Data::Whole(_) => 0.hash(&mut hasher),
             Data::Shards { sharding, .. } => {
