@@ -35,13 +35,14 @@ const NAMED: usize = 4;
 /// The rest of a checkpoint whose rank files are partly missing.
 ///
 /// ```
-/// use reshard_checkpoint::{Checkpoint, PlacementSpec, ReshardOptions, diff, reshard};
+/// use reshard_checkpoint::{Checkpoint, PlacementSpec, ReshardJob, diff};
 ///
 /// # let folder = tempfile::tempdir()?;
 /// # let out = folder.path().join("step_1000");
 /// let block = Checkpoint::open(None)?;
 /// let spec = PlacementSpec::new([("*.weight", "S(0),R"), ("*", "R,R")])?;
-/// reshard(&block, &"tp=4,dp=2".parse()?, &spec, &out, ReshardOptions::default())?; // ranks 2 and 3 are replicas
+/// let job = ReshardJob { mesh: Some("tp=4,dp=2".into()), out: Some(out.clone()), ..ReshardJob::default() };
+/// job.run_on(&block, Some(&spec), &mut ())?; // ranks 2 and 3 are replicas
 /// std::fs::remove_file(out.join("rank-00003-of-00008.safetensors"))?;
 /// let remains = Checkpoint::open_degraded(&out, &[3])?;
 /// assert!(remains.lost().is_empty()); // rank 2 holds the same shards as rank 3

@@ -25,9 +25,9 @@ use crate::formats::header;
 use crate::formats::index::{INDEX_NAME, Index};
 use crate::formats::manifest::{MANIFEST_NAME, Manifest, rank_file_name};
 use crate::formats::objects_file::{self, Placed};
-use crate::job::OutputFormat;
 use crate::job::decision::Move;
 use crate::job::wish::Wish;
+use crate::job::{OutputFormat, ReshardJob};
 use crate::model::checkpoint::Checkpoint;
 use crate::model::objects::Object;
 use crate::model::stored::{self, FreeTexts};
@@ -35,7 +35,7 @@ use crate::parallel;
 use crate::shown::Shown;
 use crate::stream::journal::{self, Done, Journal};
 use crate::stream::parcels::Parcels;
-use crate::stream::{Asked, Sums};
+use crate::stream::{FILE_BYTES, Sums};
 use crate::write::staging::Staging;
 
 /// The number of files synced at a time: each thread uses separate address space.
@@ -89,7 +89,7 @@ impl Files {
     /// With `resume` it takes over the files of a killed run with the same fingerprint, and returns the
     /// finished tensors.
     pub(super) fn begin(
-        asked: Asked<'_>,
+        job: &ReshardJob,
         wish: &Wish<'_>,
         moves: &[Move<'_>],
         checkpoint: &Checkpoint,
@@ -97,41 +97,41 @@ impl Files {
     ) -> Result<(Self, HashMap<usize, Done>), Error> {
         let mesh = &wish.mesh;
         let objects = &checkpoint.objects[..];
-        let fingerprint = asked.checked.then(|| journal::fingerprint(moves, objects, asked));
+        let fingerprint = job.verify.then(|| journal::fingerprint(moves, objects, job));
         let wanted =
             |hidden: &Path| fingerprint.is_some_and(|fingerprint| journal::is_of(hidden, fingerprint));
         let mut begun: Vec<(bool, PathBuf)> = Vec::new();
         let texts = checkpoint.free_texts.as_ref();
         let mut parcels = Parcels::default();
-        let directory = match asked.out {
+        let directory = match &job.out {
             None => None,
             Some(out) => {
                 // Before any file is made: there may be too many files.
-                match asked.format {
+                match job.format {
                     OutputFormat::RankFiles | OutputFormat::Dcp => {}
                     OutputFormat::DcpSafetensors => parcels = Parcels::of_chunks(mesh, moves, texts)?,
                     OutputFormat::Safetensors => {
-                        parcels = Parcels::of_wholes(moves, asked.file_bytes, texts)?;
+                        parcels = Parcels::of_wholes(moves, job.file_bytes.unwrap_or(FILE_BYTES), texts)?;
                     }
                 }
-                let taken = if resume { Staging::resumed_directory(out, asked.force, wanted)? } else { None };
+                let taken = if resume { Staging::resumed_directory(out, job.force, wanted)? } else { None };
                 let (resumed, staging) = match taken {
                     Some(taken) => (true, taken),
-                    None => (false, Staging::directory(out, asked.force)?),
+                    None => (false, Staging::directory(out, job.force)?),
                 };
                 begun.push((resumed, staging.hidden().to_owned()));
                 let folder = staging.path();
-                let made = Made::all(&folder, asked.format, mesh, moves, texts, &parcels, resumed)?;
+                let made = Made::all(&folder, job.format, mesh, moves, texts, &parcels, resumed)?;
                 Some((staging, made))
             }
         };
-        let gathered = match asked.gather {
+        let gathered = match &job.gather {
             None => None,
             Some(file) => {
-                let taken = if resume { Staging::resumed_file(file, asked.force, wanted)? } else { None };
+                let taken = if resume { Staging::resumed_file(file, job.force, wanted)? } else { None };
                 let (resumed, staging) = match taken {
                     Some(taken) => (true, taken),
-                    None => (false, Staging::file(file, asked.force)?),
+                    None => (false, Staging::file(file, job.force)?),
                 };
                 begun.push((resumed, staging.hidden().to_owned()));
                 let tensors = moves.iter().map(|tensor| described(tensor, &tensor.tensor.shape));
@@ -143,7 +143,7 @@ impl Files {
             directory,
             gathered,
             journals: Vec::new(),
-            format: asked.format,
+            format: job.format,
             parcels,
             unsynced: AtomicU64::new(0),
         };
