@@ -5,7 +5,6 @@ pub(crate) mod decision;
 pub(crate) mod input;
 pub(crate) mod observer;
 pub(crate) mod report;
-pub(crate) mod resharding;
 pub(crate) mod run;
 pub(crate) mod wish;
 

@@ -12,23 +12,24 @@
 //! ```
 //!
 //! This is the path through an engine, which tests plans on real data. From files to files there is a shorter
-//! one, [`reshard`]: every output consists of contiguous ranges of the inputs, written block by block, with
+//! one: every output consists of contiguous ranges of the inputs, written block by block, with
 //! checksums. No communication is needed.
 //!
 //! [`Checkpoint::open`] reads headers; [`Checkpoint::read`] and [`Checkpoint::shard`] read parts of tensors
 //! and no byte more; [`Checkpoint::verify`] and [`diff`] compare. A [`ReshardJob`] has the options of the command
-//! line, and [`ReshardJob::run`] executes it; an [`Observer`] reports its progress. Features select the engines:
+//! line, and [`ReshardJob::run`] executes it, or [`ReshardJob::run_on`] on an opened checkpoint; an [`Observer`] reports its progress. Features select the engines:
 //! `mpi`, `cuda`, `nccl`; threads are always available.
 //!
 //! ```
-//! use reshard_checkpoint::{Checkpoint, ReshardOptions, PlacementSpec, diff, reshard};
+//! use reshard_checkpoint::{Checkpoint, PlacementSpec, ReshardJob, diff};
 //! use reshard_sharding::Sharding;
 //!
 //! let block = Checkpoint::open(None)?; // the embedded one; Some(path) opens a file
 //! let spec = PlacementSpec::new([("*.weight", "R,S(0)"), ("*", "R,R")])?; // the first pattern that matches wins
 //! let folder = tempfile::tempdir()?;
 //! let out = folder.path().join("out");
-//! reshard(&block, &"dp=2,tp=4".parse()?, &spec, &out, ReshardOptions::default())?; // eight rank files and sharding.json
+//! let job = ReshardJob { mesh: Some("dp=2,tp=4".into()), out: Some(out.clone()), ..ReshardJob::default() };
+//! job.run_on(&block, Some(&spec), &mut ())?; // eight rank files and sharding.json
 //! let sharded = Checkpoint::open(Some(&out))?;
 //! let eighths = Sharding::parse(&"x=8".parse()?, &[2003, 256], "S(0)")?;
 //! let rows = sharded.shard("embedding.weight", &eighths, 7)?; // what rank 7 of another mesh needs
@@ -67,7 +68,6 @@ pub use formats::manifest::manifest_again;
 pub use job::carried::{NotCarried, Others};
 pub use job::observer::Observer;
 pub use job::report::{JobReport, TensorReport};
-pub use job::resharding::{ReshardOptions, reshard};
 pub use job::{Engine, OutputFormat, Replicas, ReshardJob};
 pub use model::checkpoint::{Checkpoint, Tensor};
 pub use model::objects::{Key, Object};

@@ -2,6 +2,7 @@
 
 pub(crate) mod archives;
 pub(crate) mod boxes;
+pub(crate) mod by_part;
 pub(crate) mod checkpoint;
 pub(crate) mod copies;
 pub(crate) mod objects;

@@ -23,7 +23,6 @@ mod parcels;
 mod read_back;
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Instant;
@@ -69,82 +68,60 @@ const MOST_RANKS: usize = 1 << 16;
 /// The default limit of a file of whole tensors in a directory, in bytes.
 pub(crate) const FILE_BYTES: u64 = 5_000_000_000;
 
-/// The outputs, and the checks to make.
-#[derive(Clone, Copy)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a separate flag")]
-pub(crate) struct Asked<'a> {
-    pub(crate) out: Option<&'a Path>,
-    pub(crate) gather: Option<&'a Path>,
-    pub(crate) force: bool,
-    /// `true` if nothing may be left out.
-    pub(crate) strict: bool,
-    pub(crate) checked: bool,
-    pub(crate) format: OutputFormat,
-    /// `true` to continue the work of a killed run, and to retain partial work if this one fails.
-    pub(crate) resume: bool,
-    pub(crate) file_bytes: u64,
-}
-
-/// Runs a job from files to files.
-pub(crate) fn carry_out(job: &ReshardJob, observer: &mut dyn Observer) -> Result<JobReport, Error> {
-    let start = Instant::now();
-    let Input { checkpoint, lost, unmade, spec } = job.open()?;
+/// Runs a job from files to files, on its opened input.
+pub(crate) fn carry_out(
+    job: &ReshardJob,
+    input: Input,
+    start: Instant,
+    observer: &mut dyn Observer,
+) -> Result<JobReport, Error> {
+    let Input { checkpoint, lost, unmade, spec } = input;
     let wish = Wish::of(job, &checkpoint.origin, spec.as_ref())?;
-    let (out, gather) = (job.out.as_deref(), job.gather.as_deref());
-    let asked = Asked {
-        out,
-        gather,
-        force: job.force,
-        strict: job.strict,
-        checked: job.verify,
-        format: job.format,
-        resume: job.resume,
-        file_bytes: job.file_bytes.unwrap_or(FILE_BYTES),
-    };
-    let report = reshard(&checkpoint, &wish, asked, start, observer)?;
+    let report = reshard(&checkpoint, &wish, job, start, observer)?;
     let Unmade { dropped, kept } = unmade;
     Ok(JobReport { lost, dropped, kept, ..report })
 }
 
 /// Reshards an open checkpoint; everything that headers can show to be invalid is rejected before writing.
-pub(crate) fn reshard(
+fn reshard(
     checkpoint: &Checkpoint,
     wish: &Wish<'_>,
-    asked: Asked<'_>,
+    job: &ReshardJob,
     start: Instant,
     observer: &mut dyn Observer,
 ) -> Result<JobReport, Error> {
     let mut moves = decision::decide(checkpoint, wish)?;
     shard_files::in_file_order(&mut moves);
-    let target = Target::of(asked.out, asked.format, asked.gather);
+    let (out, gather) = (job.out.as_deref(), job.gather.as_deref());
+    let target = Target::of(out, job.format, gather);
     let objects = &checkpoint.objects[..];
     let others = Others::of(objects, checkpoint.free_texts.as_ref(), target);
-    others.check(objects, asked.strict)?;
-    staging::check(asked.out, asked.gather, asked.force)?;
-    staging::check_outside(asked.out, asked.gather, &checkpoint.folders)?;
+    others.check(objects, job.strict)?;
+    staging::check(out, gather, job.force)?;
+    staging::check_outside(out, gather, &checkpoint.folders)?;
     reserved::check(checkpoint, &moves, objects, target)?;
-    check_ranks(&wish.mesh, asked)?;
-    if asked.format.is_of_pytorch() && asked.out.is_some() {
+    check_ranks(&wish.mesh, job)?;
+    if job.format.is_of_pytorch() && job.out.is_some() {
         for tensor in &moves {
-            let in_safetensors = asked.format == OutputFormat::DcpSafetensors;
+            let in_safetensors = job.format == OutputFormat::DcpSafetensors;
             written::check(tensor.tensor.dtype, in_safetensors)
                 .map_err(|error| error.about_tensor(&tensor.tensor.name))?;
         }
     }
-    if asked.checked {
+    if job.verify {
         checkpoint.check_headers()?;
     }
-    if asked.resume && !asked.checked {
+    if job.resume && !job.verify {
         let message = "`--resume` finds finished work by checksums; drop `--resume` or `--no-verify`";
         return Err(Error::refused("usage", message));
     }
-    let (report, resumed) = write(checkpoint, wish, &moves, asked, asked.resume, start, observer);
+    let (report, resumed) = write(checkpoint, wish, &moves, job, job.resume, start, observer);
     let report = match report {
         // The resumed data failed verification: start from scratch. An input that fails it is rejected.
         Err(error)
             if resumed && (error.kind(), error.class()) == (ErrorKind::Verification, ErrorClass::Failed) =>
         {
-            write(checkpoint, wish, &moves, asked, false, start, observer).0
+            write(checkpoint, wish, &moves, job, false, start, observer).0
         }
         report => report,
     };
@@ -156,30 +133,30 @@ fn write(
     checkpoint: &Checkpoint,
     wish: &Wish<'_>,
     moves: &[Move<'_>],
-    asked: Asked<'_>,
+    job: &ReshardJob,
     resume: bool,
     start: Instant,
     observer: &mut dyn Observer,
 ) -> (Result<JobReport, Error>, bool) {
-    let (files, before) = match Files::begin(asked, wish, moves, checkpoint, resume) {
+    let (files, before) = match Files::begin(job, wish, moves, checkpoint, resume) {
         Ok(begun) => begun,
         Err(error) => return (Err(error), false),
     };
-    files.keep(asked.resume);
+    files.keep(job.resume);
     let resumed = !before.is_empty();
     let objects = &checkpoint.objects[..];
-    let sums = match fill(&files, wish, (moves, objects), &before, asked, observer) {
+    let sums = match fill(&files, wish, (moves, objects), &before, job, observer) {
         Ok(sums) => sums,
         Err(error) => {
             // A full disk may have space later, so that work is retained; other errors are permanent.
-            files.keep(asked.resume && error.kind() == ErrorKind::Io);
+            files.keep(job.resume && error.kind() == ErrorKind::Io);
             return (Err(error), resumed);
         }
     };
     let resumed_bytes = bytes_of(moves, &before);
     let placed = files.put_in_place(&wish.mesh).map(|written| {
         let offline =
-            |(tensor, sums): (&Move<'_>, &Sums)| TensorReport::offline(tensor, asked.checked, sums.infinite);
+            |(tensor, sums): (&Move<'_>, &Sums)| TensorReport::offline(tensor, job.verify, sums.infinite);
         let reports = moves.iter().zip(&sums).map(offline).collect();
         JobReport { resumed_bytes, ..JobReport::new(reports, false, written, start.elapsed()) }
     });
@@ -197,19 +174,18 @@ fn fill(
     wish: &Wish<'_>,
     (moves, objects): (&[Move<'_>], &[Object]),
     before: &HashMap<usize, Done>,
-    asked: Asked<'_>,
+    job: &ReshardJob,
     observer: &mut dyn Observer,
 ) -> Result<Vec<Sums>, Error> {
     observer.on_start(moves.iter().map(|tensor| tensor.tensor.byte_len()).sum());
     if !before.is_empty() {
         moved(observer, bytes_of(moves, before))?;
     }
-    let sums =
-        files.flushed_meanwhile(|| copy(moves, files, before, asked.checked, asked.format, observer))?;
-    let objects = files.write_objects(objects, &sums, asked.checked)?;
-    match asked.format {
+    let sums = files.flushed_meanwhile(|| copy(moves, files, before, job.verify, job.format, observer))?;
+    let objects = files.write_objects(objects, &sums, job.verify)?;
+    match job.format {
         OutputFormat::RankFiles => {
-            files.write_manifest(&wish.mesh, moves, asked.checked.then_some(&sums[..]), &objects)?;
+            files.write_manifest(&wish.mesh, moves, job.verify.then_some(&sums[..]), &objects)?;
         }
         OutputFormat::Dcp => files.write_metadata(&wish.mesh, moves, &sums, &objects)?,
         OutputFormat::Safetensors => files.write_index(moves)?,
@@ -219,7 +195,7 @@ fn fill(
     // The disk writes while the written data is read.
     let (synced, read_back) = thread::scope(|scope| {
         let syncing = thread::Builder::new().spawn_scoped(scope, || files.sync()).ok();
-        let read_back = if asked.checked { files.read_back(moves, &sums, &objects) } else { Ok(()) };
+        let read_back = if job.verify { files.read_back(moves, &sums, &objects) } else { Ok(()) };
         let synced = match syncing.map(thread::ScopedJoinHandle::join) {
             None => files.sync(),
             Some(synced) => synced.unwrap_or_else(|_| Err(Error::internal("the syncing thread panicked"))),
@@ -232,8 +208,8 @@ fn fill(
     Ok(sums)
 }
 
-fn check_ranks(mesh: &Mesh, asked: Asked<'_>) -> Result<(), Error> {
-    if asked.out.is_none() || mesh.size() <= MOST_RANKS {
+fn check_ranks(mesh: &Mesh, job: &ReshardJob) -> Result<(), Error> {
+    if job.out.is_none() || mesh.size() <= MOST_RANKS {
         return Ok(());
     }
     let message = format!(
@@ -293,7 +269,9 @@ fn slab(
     let slab = work.slabs.get(number);
     let item_bytes = work.tensor.units.bytes;
     #[cfg(target_os = "linux")]
-    if !checked && !work.has_archives && work.source.cast.is_none() && direct::copy(work, &slab, files)? {
+    let can_copy_ranges = !work.has_archives && work.source.cast.is_none() && work.is_contiguous();
+    #[cfg(target_os = "linux")]
+    if !checked && can_copy_ranges && direct::copy(work, &slab, files)? {
         return Ok(slab.len as u64);
     }
     let infinite = if checked {
@@ -326,8 +304,9 @@ fn slab(
         if let Some((_, sum)) = work.chunks.get(at).filter(|_| work.has_archives) {
             sum.add(crc32(bytes), region.numel() * item_bytes - part.bytes.end);
         }
-        for place in work.holders(at) {
-            files.write_shard(*place, work.start(at, *place) + part.bytes.start as u64, bytes)?;
+        for (holder, place) in work.holders(at).iter().enumerate() {
+            let range = part.bytes.clone();
+            files.write_shard(*place, bytes, |each| work.each_part(at, holder, range, each))?;
         }
     }
     if files.gathers() {

@@ -1,6 +1,6 @@
 //! `reshard inspect`: the contents of a checkpoint.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -144,6 +144,36 @@ impl Row {
 }
 
 impl Inspected<'_> {
+    /// Returns the entries that are not tensors, those of several ranks as one: `rng.rank_{0..3}.numpy`.
+    ///
+    /// The flag is `true` if their bytes are missing.
+    fn others_by_rank(&self) -> Vec<(String, bool)> {
+        let mut groups: Vec<((&str, &str), bool, Vec<usize>)> = Vec::new();
+        let mut known: HashMap<((&str, &str), bool), usize> = HashMap::new();
+        let mut lines: Vec<(Option<usize>, &str, bool)> = Vec::new();
+        for other in &self.others {
+            let lost = self.lost.binary_search(other).is_ok();
+            let Some((around, rank)) = rank_in(other) else {
+                lines.push((None, other, lost));
+                continue;
+            };
+            let group = *known.entry((around, lost)).or_insert_with(|| {
+                groups.push((around, lost, Vec::new()));
+                lines.push((Some(groups.len() - 1), other, lost));
+                groups.len() - 1
+            });
+            groups[group].2.push(rank);
+        }
+        let shown = |(group, name, lost): (Option<usize>, &str, bool)| match group {
+            Some(group) if groups[group].2.len() > 1 => {
+                let ((before, after), _, ranks) = &groups[group];
+                (format!("{before}{{{}}}{after}", ranges(ranks)), lost)
+            }
+            Some(_) | None => (name.to_owned(), lost),
+        };
+        lines.into_iter().map(shown).collect()
+    }
+
     /// Prints a line for each tensor, and a summary.
     fn table(&self) -> String {
         let mut rows: Vec<[String; 4]> = self.tensors.iter().map(Row::cells).collect();
@@ -163,9 +193,9 @@ impl Inspected<'_> {
                 width[0], width[1], width[2]
             );
         }
-        for other in &self.others {
-            let lost = if self.lost.binary_search(other).is_ok() { ", its bytes are missing" } else { "" };
-            let _ = writeln!(text, "{}  not a tensor{lost}", printable(other));
+        for (other, lost) in self.others_by_rank() {
+            let lost = if lost { ", its bytes are missing" } else { "" };
+            let _ = writeln!(text, "{}  not a tensor{lost}", printable(&other));
         }
         for name in self.ignored {
             let _ = writeln!(text, "{}  not read: sharding.json does not list it", printable(name));
@@ -180,5 +210,47 @@ impl Inspected<'_> {
             HumanBytes(self.bytes)
         );
         text
+    }
+}
+
+/// Returns the texts before and after the number of a rank in a name, and the number.
+fn rank_in(name: &str) -> Option<((&str, &str), usize)> {
+    const RANK: &str = "rank_";
+    let (start, _) = name.match_indices(RANK).find(|(at, _)| {
+        let before = name[..*at].chars().next_back();
+        before.is_none_or(|before| !before.is_alphanumeric())
+            && name[at + RANK.len()..].starts_with(|digit: char| digit.is_ascii_digit())
+    })?;
+    let (before, rest) = name.split_at(start + RANK.len());
+    let end = rest.find(|one: char| !one.is_ascii_digit()).unwrap_or(rest.len());
+    let (number, after) = rest.split_at(end);
+    let rank: usize = number.parse().ok()?;
+    (rank.to_string() == number).then_some(((before, after), rank))
+}
+
+/// Returns numbers as ranges: `0..3,7`.
+fn ranges(numbers: &[usize]) -> String {
+    let mut numbers = numbers.to_vec();
+    numbers.sort_unstable();
+    let range = |run: &[usize]| match run {
+        [first, .., last] => format!("{first}..{last}"),
+        run => run.iter().map(ToString::to_string).collect(),
+    };
+    numbers.chunk_by(|one, next| one + 1 == *next).map(range).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ranges, rank_in};
+
+    #[test]
+    fn names_of_ranks_have_a_number_alone() {
+        assert_eq!(rank_in("rng.rank_12.numpy"), Some((("rng.rank_", ".numpy"), 12)));
+        assert_eq!(rank_in("loader.dp_rank_0"), Some((("loader.dp_rank_", ""), 0)));
+        assert_eq!(rank_in("rank_of.rank_3"), Some((("rank_of.rank_", ""), 3)));
+        for name in ["rank_", "frank_3", "rank_03", "rank", "rank_99999999999999999999"] {
+            assert_eq!(rank_in(name), None, "{name}");
+        }
+        assert_eq!(ranges(&[3, 0, 1, 2, 7, 9, 10]), "0..3,7,9..10");
     }
 }

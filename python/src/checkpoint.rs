@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PySlice, PyTuple};
-use reshard_checkpoint::{Checkpoint, Key, Mapping, OutputFormat, PlacementSpec, ReshardOptions, diff};
+use reshard_checkpoint::{Checkpoint, Key, Mapping, OutputFormat, PlacementSpec, ReshardJob, diff};
 use reshard_kernels::DType;
 use reshard_sharding::{Interval, Region};
 
@@ -397,18 +397,17 @@ impl PyCheckpoint {
         let mut progress = Progress::of(py, progress)?;
         let report = py.detach(|| -> Result<_, reshard_checkpoint::Error> {
             let spec = PlacementSpec::new(rules.iter().map(|(pattern, to)| (pattern.as_str(), to.as_str())))?;
-            let options = ReshardOptions {
+            let job = ReshardJob {
+                mesh: Some(mesh.0.to_string()),
                 to: for_all,
+                out: Some(out),
                 format,
                 force,
                 resume,
-                strict: false,
                 verify,
-                file_bytes: None,
-                observer: Some(&mut progress),
-                ..ReshardOptions::default()
+                ..ReshardJob::default()
             };
-            reshard_checkpoint::reshard(&self.checkpoint, &mesh.0, &spec, &out, options)
+            job.run_on(&self.checkpoint, Some(&spec), &mut progress)
         });
         Ok(PyResharded(progress.answer(report)?))
     }

@@ -35,13 +35,14 @@ const NAMED: usize = 4;
 /// The rest of a checkpoint whose rank files are partly missing.
 ///
 /// ```
-/// use reshard_checkpoint::{Checkpoint, PlacementSpec, ReshardOptions, diff, reshard};
+/// use reshard_checkpoint::{Checkpoint, PlacementSpec, ReshardJob, diff};
 ///
 /// # let folder = tempfile::tempdir()?;
 /// # let out = folder.path().join("step_1000");
 /// let block = Checkpoint::open(None)?;
 /// let spec = PlacementSpec::new([("*.weight", "S(0),R"), ("*", "R,R")])?;
-/// reshard(&block, &"tp=4,dp=2".parse()?, &spec, &out, ReshardOptions::default())?; // ranks 2 and 3 are replicas
+/// let job = ReshardJob { mesh: Some("tp=4,dp=2".into()), out: Some(out.clone()), ..ReshardJob::default() };
+/// job.run_on(&block, Some(&spec), &mut ())?; // ranks 2 and 3 are replicas
 /// std::fs::remove_file(out.join("rank-00003-of-00008.safetensors"))?;
 /// let remains = Checkpoint::open_degraded(&out, &[3])?;
 /// assert!(remains.lost().is_empty()); // rank 2 holds the same shards as rank 3
@@ -174,11 +175,24 @@ impl DegradedCheckpoint {
 type Living = (Data, Vec<Option<u64>>, Vec<(Region, Vec<usize>)>);
 
 fn living(tensor: &Tensor, mesh: &Mesh, dead: &[usize], known: &mut Known) -> Result<Living, Error> {
-    let Data::Shards { sharding, shards } = &tensor.data else {
-        return Err(Error::internal("it is not in rank files"));
+    let ranks: Vec<usize> = mesh.ranks().collect();
+    let is_dead = |rank: &usize| dead.binary_search(rank).is_ok();
+    // The files of the surviving ranks, by their positions.
+    let (placed, files): (_, Vec<Option<&Bytes>>) = match &tensor.data {
+        Data::Shards { sharding, shards } => {
+            let of_units = tensor.units().sharding(sharding).map_err(|why| Error::refused("packed", why))?;
+            let mut files = shards.iter();
+            let of_rank = |rank| if is_dead(rank) { None } else { files.next() };
+            (known.placed(&of_units)?, ranks.iter().map(of_rank).collect())
+        }
+        // Parts that every rank concatenates: a position is a pair of a part and a rank.
+        Data::Chunks { placed, chunks } if tensor.parts.is_some() => {
+            let all_ranks = ranks.iter().cycle();
+            let of_pair = |(bytes, rank)| (!is_dead(rank)).then_some(bytes);
+            (Arc::clone(placed), chunks.iter().zip(all_ranks).map(of_pair).collect())
+        }
+        Data::Whole(_) | Data::Chunks { .. } => return Err(Error::internal("it is not in rank files")),
     };
-    let of_units = tensor.units().sharding(sharding).map_err(|why| Error::refused("packed", why))?;
-    let placed = known.placed(&of_units)?;
     if !tensor.sums.is_empty() && tensor.sums.len() != placed.regions.len() {
         let message = format!(
             "the manifest has {} for its {}",
@@ -187,18 +201,16 @@ fn living(tensor: &Tensor, mesh: &Mesh, dead: &[usize], known: &mut Known) -> Re
         );
         return Err(Error::malformed("manifest", message));
     }
-    let ranks: Vec<usize> = mesh.ranks().collect();
-    // The files of the surviving ranks, by rank position.
-    let mut files = shards.iter();
-    let files: Vec<Option<&Bytes>> =
-        ranks.iter().map(|rank| if dead.binary_search(rank).is_ok() { None } else { files.next() }).collect();
     let (mut left, mut chunks, mut gone) = (Placed::apart(Vec::new()), Vec::new(), Vec::new());
     let mut sums = Vec::new();
     for (number, (region, holders)) in placed.regions.iter().zip(&placed.holders).enumerate() {
         let held: Vec<&Bytes> = holders.iter().filter_map(|place| files[*place]).collect();
         if held.is_empty() {
             if region.numel() > 0 {
-                gone.push((region.clone(), holders.iter().map(|place| ranks[*place]).collect()));
+                gone.push((
+                    region.clone(),
+                    holders.iter().map(|place| ranks[*place % ranks.len()]).collect(),
+                ));
             }
             continue;
         }

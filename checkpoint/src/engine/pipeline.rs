@@ -60,7 +60,9 @@ pub(crate) fn carry_out<X: Exchange>(
     let start = Instant::now();
     let Input { checkpoint, lost, unmade, spec } = together(exchange, job.open())?;
     let wish = together(exchange, Wish::of(job, &checkpoint.origin, spec.as_ref()))?;
-    let mut moves = together(exchange, decision::decide(&checkpoint, &wish))?;
+    let decided = decision::decide(&checkpoint, &wish)
+        .and_then(|moves| decision::without_parts(&moves).map(|()| moves));
+    let mut moves = together(exchange, decided)?;
     shard_files::in_file_order(&mut moves);
     let target = Target::of(job.out.as_deref(), job.format, job.gather.as_deref());
     let objects = &checkpoint.objects[..];

@@ -61,6 +61,7 @@ pub(crate) fn checkpoint() -> Checkpoint {
                 shape,
                 data: Data::Whole(Bytes::from(bytes)),
                 sums: Vec::new(),
+                parts: None,
             }
         })
         .collect();

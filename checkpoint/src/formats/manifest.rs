@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use reshard_layout::internal::counted;
+use reshard_mapping::LocalParts;
 use reshard_sharding::{Mesh, Sharding};
 use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,7 @@ use crate::error::{Error, ErrorKind};
 use crate::formats::objects_file::{Listed, Placed};
 use crate::formats::unique;
 use crate::job::decision::Move;
+use crate::model::by_part::ByPart;
 use crate::model::objects::Key;
 
 /// The name of the manifest inside a directory.
@@ -59,12 +61,48 @@ pub(crate) struct Entry {
     /// The sharding in the files, if the ranks that hold the same data each have a part of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) stored: Option<String>,
+    /// The extents of the parts that every rank concatenates; `sharding` then has placements by part.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) pieces: Vec<usize>,
+    /// The dim of these parts.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub(crate) on: usize,
     /// The path in nested dicts and lists, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) path: Option<Vec<Key>>,
     /// The checksums of its distinct shards, in the order of the first ranks that hold them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) crc64nvme: Option<String>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+fn is_first(dim: &usize) -> bool {
+    *dim == 0
+}
+
+impl Entry {
+    /// Returns a tensor with one sharding, without checksums.
+    pub(crate) fn of(shape: Vec<usize>, dtype: Dtype, sharding: String) -> Self {
+        let (stored, pieces, on, path, crc64nvme) = (None, Vec::new(), 0, None, None);
+        Self { shape, dtype, sharding, stored, pieces, on, path, crc64nvme }
+    }
+
+    /// Returns the parts that every rank concatenates, checked against the shape; `None` if there are none.
+    pub(crate) fn parts(&self) -> Option<Result<LocalParts, Error>> {
+        if self.pieces.is_empty() {
+            return None;
+        }
+        let sum = self.pieces.iter().try_fold(0_usize, |sum, extent| sum.checked_add(*extent));
+        let fits = sum.is_some()
+            && sum == self.shape.get(self.on).copied()
+            && self.dtype.bitsize().is_multiple_of(8);
+        let message = format!(
+            "its pieces {:?} on dim {} do not fit {} {:?}",
+            self.pieces, self.on, self.dtype, self.shape
+        );
+        let parts = LocalParts { dim: self.on, extents: self.pieces.clone() };
+        Some(if fits { Ok(parts) } else { Err(Error::malformed("manifest", message)) })
+    }
 }
 
 impl Manifest {
@@ -86,9 +124,14 @@ impl Manifest {
         let mut tensors = BTreeMap::new();
         for (at, one) in moves.iter().enumerate() {
             let (tensor, shape) = (one.tensor, one.tensor.shape.clone());
-            let (sharding, path) = (one.wanted().to_string(), tensor.path.clone());
+            let (sharding, path) = (one.wanted(), tensor.path.clone());
+            let (pieces, on) = match &one.parts {
+                Some(by_part) => (by_part.parts.extents.clone(), by_part.parts.dim),
+                None => (Vec::new(), 0),
+            };
             let stored = one.wanted.is_some().then(|| one.to.to_string());
-            let entry = Entry { shape, dtype: tensor.dtype, sharding, stored, path, crc64nvme: sums(at) };
+            let (dtype, crc64nvme) = (tensor.dtype, sums(at));
+            let entry = Entry { shape, dtype, sharding, stored, pieces, on, path, crc64nvme };
             tensors.insert(tensor.name.clone(), entry);
         }
         Self::new(mesh, tensors)
@@ -191,7 +234,10 @@ pub fn manifest_again(text: &[u8]) -> Result<String, Error> {
     let (manifest, mesh) = Manifest::of(text, Path::new(MANIFEST_NAME))?;
     let mut tensors = BTreeMap::new();
     for (name, entry) in manifest.tensors {
-        let sharding = Sharding::parse(&mesh, &entry.shape, &entry.sharding)?.to_string();
+        let sharding = match entry.parts() {
+            Some(parts) => ByPart::parse(&mesh, &entry.shape, &parts?, &entry.sharding)?.to_string(),
+            None => Sharding::parse(&mesh, &entry.shape, &entry.sharding)?.to_string(),
+        };
         tensors.insert(name, Entry { sharding, ..entry });
     }
     let (headers_crc64nvme, own_crc64nvme) = (manifest.headers_crc64nvme, manifest.own_crc64nvme);

@@ -5,21 +5,27 @@
 //! gives the reason. A request for particular tensors (`--tensor`, `--spec`) is not lenient, and neither is
 //! one whose dims no tensor has.
 
+use std::sync::Arc;
+
 use reshard_sharding::{Mesh, Sharding};
 
 use crate::error::Error;
 use crate::job::Replicas;
 use crate::job::wish::Wish;
+use crate::model::by_part::ByPart;
 use crate::model::checkpoint::{Checkpoint, Data, Origin, Tensor};
 use crate::model::once::once;
+use crate::model::placed::{Known, Placed};
 use crate::model::units::Units;
 
 /// The redistribution of one tensor.
 pub(crate) struct Move<'a> {
     pub(crate) tensor: &'a Tensor,
     pub(crate) from: Sharding,
-    /// The sharding in the files that are written.
+    /// The sharding in the files that are written; not used if there are `parts`.
     pub(crate) to: Sharding,
+    /// The shardings of the parts that every rank concatenates.
+    pub(crate) parts: Option<ByPart>,
     /// The requested sharding, if the ranks that hold the same data each write a part of it.
     pub(crate) wanted: Option<Sharding>,
     /// The reason why it is replicated although another sharding was requested.
@@ -31,9 +37,39 @@ pub(crate) struct Move<'a> {
 }
 
 impl Move<'_> {
-    /// Returns the requested sharding.
-    pub(crate) fn wanted(&self) -> &Sharding {
-        self.wanted.as_ref().unwrap_or(&self.to)
+    /// Returns the requested placements, as the user writes them.
+    pub(crate) fn wanted(&self) -> String {
+        match &self.parts {
+            Some(parts) => parts.to_string(),
+            None => self.wanted.as_ref().unwrap_or(&self.to).to_string(),
+        }
+    }
+
+    /// Returns the shape of the tensor in the file of a rank.
+    pub(crate) fn local_shape(&self, rank: usize) -> Result<Vec<usize>, Error> {
+        match &self.parts {
+            Some(parts) => parts.local_shape(rank),
+            None => Ok(self.to.local_shape(rank)?.to_vec()),
+        }
+    }
+
+    /// Returns the distinct regions of the files, in units, with the positions of the ranks that hold them.
+    pub(crate) fn placed(&self, known: &mut Known) -> Result<Arc<Placed>, Error> {
+        match &self.parts {
+            Some(parts) => Ok(Arc::new(parts.placed_on_ranks()?)),
+            None => known.placed(&self.unit_to),
+        }
+    }
+}
+
+/// Returns an error if a tensor has placements by part, which engines do not write.
+pub(crate) fn without_parts(moves: &[Move<'_>]) -> Result<(), Error> {
+    match moves.iter().find(|one| one.parts.is_some()) {
+        None => Ok(()),
+        Some(one) => {
+            let message = "each rank concatenates its parts, which works from files to files only; pass an input and `--out`, and drop `--engine`";
+            Err(Error::unsupported("parts", message).about_tensor(&one.tensor.name))
+        }
     }
 }
 
@@ -89,7 +125,18 @@ fn decide_one<'a>(
     let unit_from = units.sharding(&from).map_err(|why| packed(tensor, &from, &why))?;
     let by_name = wish.spec.and_then(|spec| spec.placements(&tensor.name));
     let lenient = by_name.is_none();
-    let (mut to, mut replicated) = target(tensor, wish, by_name, lenient, &mut fits.to)?;
+    let text = by_name.or(wish.to.as_deref()).ok_or_else(|| {
+        let message = "no pattern of the spec matches it and there is no `--to`; add a last pattern \"*\"";
+        Error::refused("spec", message)
+    })?;
+    if let Some(parts) = by_part(tensor, wish, text, lenient, &mut fits.to)? {
+        let to = Sharding::replicated(&wish.mesh, &tensor.shape)?;
+        let unit_to = units.sharding(&to).map_err(|why| packed(tensor, &to, &why))?;
+        let parts = Some(parts);
+        let (wanted, replicated) = (None, None);
+        return Ok(Move { tensor, from, to, parts, wanted, replicated, units, unit_from, unit_to });
+    }
+    let (mut to, mut replicated) = target(tensor, wish, text, lenient, &mut fits.to)?;
     let unit_to = match units.sharding(&to) {
         Ok(unit_to) => unit_to,
         Err(why) if lenient => {
@@ -104,12 +151,14 @@ fn decide_one<'a>(
         Replicas::Once => once(&to).and_then(|stored| Some((units.sharding(&stored).ok()?, stored))),
     };
     let Some((unit_stored, stored)) = once else {
-        return Ok(Move { tensor, from, to, wanted: None, replicated, units, unit_from, unit_to });
+        let (parts, wanted) = (None, None);
+        return Ok(Move { tensor, from, to, parts, wanted, replicated, units, unit_from, unit_to });
     };
     Ok(Move {
         tensor,
         from,
         to: stored,
+        parts: None,
         wanted: Some(to),
         replicated,
         units,
@@ -154,25 +203,72 @@ fn source(
 
 /// Returns the target sharding of a tensor, and the reason if it is replicated instead.
 ///
-/// `by_name` is the spec's sharding for it; if `lenient`, a target that does not fit means replication, not
-/// an error.
+/// If `lenient`, a target that does not fit means replication, not an error.
 fn target(
     tensor: &Tensor,
     wish: &Wish<'_>,
-    by_name: Option<&str>,
+    text: &str,
     lenient: bool,
     tally: &mut Tally,
 ) -> Result<(Sharding, Option<String>), Error> {
-    let Some(text) = by_name.or(wish.to.as_deref()) else {
-        let message = "no pattern of the spec matches it and there is no `--to`; add a last pattern \"*\"";
-        return Err(Error::refused("spec", message));
-    };
     let (to, replicated) = parse_or_replicate(tensor, &wish.mesh, text, lenient, tally)?;
     if to.is_partial() {
-        let message = format!("`{text}` has a partial sum, but files hold complete values; use R or S there");
-        return Err(Error::refused("partial_target", message));
+        return Err(partial(text));
     }
     Ok((to, replicated))
+}
+
+fn partial(text: &str) -> Error {
+    let message = format!("`{text}` has a partial sum, but files hold complete values; use R or S there");
+    Error::refused("partial_target", message)
+}
+
+/// Returns the shardings of the parts that every rank concatenates; `None` if it is as one sharding of the whole.
+///
+/// If `lenient` and the parts lack a dim, it returns `None` too: the whole has no such dim either.
+fn by_part(
+    tensor: &Tensor,
+    wish: &Wish<'_>,
+    text: &str,
+    lenient: bool,
+    tally: &mut Tally,
+) -> Result<Option<ByPart>, Error> {
+    let Some(parts) = &tensor.parts else {
+        if text.contains('|') {
+            let message = format!(
+                "`{text}` has placements by part, but no rule with `|` makes it: pass one placement for each mesh axis"
+            );
+            return Err(Error::refused("spec", message));
+        }
+        return Ok(None);
+    };
+    let parsed = match ByPart::parse(&wish.mesh, &tensor.shape, parts, text) {
+        Ok(parsed) => parsed,
+        Err(error) if lenient && !text.contains('|') && error.code() != "spec" => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if parsed.shardings().iter().any(Sharding::is_partial) {
+        return Err(partial(text));
+    }
+    if let Some(other) = parsed.shardings().iter().find(|one| *one.mesh() != wish.mesh) {
+        return Err(other_mesh(text, other));
+    }
+    tally.any = true;
+    // If one text replicates all parts, each rank has the whole in order.
+    let replicates =
+        |one: &Sharding| Sharding::replicated(&wish.mesh, one.shape()).is_ok_and(|all| all == *one);
+    let is_whole = !text.contains('|') && parsed.shardings().iter().all(replicates);
+    Ok((!is_whole).then_some(parsed))
+}
+
+fn other_mesh(text: &str, parsed: &Sharding) -> Error {
+    Error::refused(
+        "mesh",
+        format!(
+            "{text} is a sharding on the mesh {}, with a different order of ranks; give that mesh and {parsed}",
+            parsed.mesh()
+        ),
+    )
 }
 
 /// Parses `text` as a sharding of the tensor.
@@ -186,13 +282,7 @@ fn parse_or_replicate(
     tally: &mut Tally,
 ) -> Result<(Sharding, Option<String>), Error> {
     match Sharding::parse(mesh, &tensor.shape, text) {
-        Ok(sharding) if sharding.mesh() != mesh => Err(Error::refused(
-            "mesh",
-            format!(
-                "{text} is a sharding on the mesh {}, with a different order of ranks; give that mesh and {sharding}",
-                sharding.mesh()
-            ),
-        )),
+        Ok(sharding) if sharding.mesh() != mesh => Err(other_mesh(text, &sharding)),
         Ok(sharding) => {
             tally.any = true;
             Ok((sharding, None))

@@ -26,7 +26,17 @@ impl ReshardJob {
     ///
     /// So patterns and rules refer to the names of the input, and `to` and `spec` to the new ones.
     pub(crate) fn open(&self) -> Result<Input, Error> {
-        let (mut checkpoint, lost) = self.living()?;
+        let (checkpoint, lost) = self.living()?;
+        self.selected(checkpoint, lost, None)
+    }
+
+    /// Applies the selection to an opened checkpoint; `spec` has the placements if the job does not.
+    pub(crate) fn selected(
+        &self,
+        mut checkpoint: Checkpoint,
+        lost: Vec<LostRegion>,
+        spec: Option<PlacementSpec>,
+    ) -> Result<Input, Error> {
         if !self.only.is_empty() {
             checkpoint = checkpoint.filter(self.only.iter().map(|pattern| &pattern[..]))?;
         }
@@ -51,7 +61,7 @@ impl ReshardJob {
         if !self.dtype.is_empty() {
             checkpoint = checkpoint.cast_each(self.dtype.iter().map(|rule| &rule[..]))?;
         }
-        let spec = self.placements(mapping.as_ref())?;
+        let spec = self.placements(mapping.as_ref(), spec)?;
         Ok(Input { checkpoint, lost, unmade, spec })
     }
 
@@ -80,11 +90,20 @@ impl ReshardJob {
     }
 
     /// Reads the placements by name: those of the spec, or of the mapping.
-    fn placements(&self, mapping: Option<&Mapping>) -> Result<Option<PlacementSpec>, Error> {
-        let by_mapping = mapping.filter(|mapping| mapping.placements().next().is_some());
-        match (&self.spec, by_mapping) {
+    fn placements(
+        &self,
+        mapping: Option<&Mapping>,
+        spec: Option<PlacementSpec>,
+    ) -> Result<Option<PlacementSpec>, Error> {
+        let spec = match &self.spec {
+            Some(path) => Some(PlacementSpec::read(path)?),
+            None => spec,
+        };
+        // The placements of an inverse are of the tensors that it reads.
+        let by_mapping = mapping.filter(|mapping| !self.inverse && mapping.placements().next().is_some());
+        match (spec, by_mapping) {
             (None, None) => Ok(None),
-            (Some(spec), None) => PlacementSpec::read(spec).map(Some),
+            (Some(spec), None) => Ok(Some(spec)),
             (None, Some(mapping)) => PlacementSpec::new(mapping.placements()).map(Some),
             (Some(_), Some(_)) => {
                 let why = "both `--spec` and the mapping have placements; drop one of them";

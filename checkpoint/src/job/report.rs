@@ -99,7 +99,7 @@ impl TensorReport {
             shape: tensor.tensor.shape.clone(),
             dtype: tensor.tensor.dtype.to_string(),
             from: tensor.from.to_string(),
-            to: tensor.wanted().to_string(),
+            to: tensor.wanted(),
             fallback_reason: tensor.replicated.clone(),
             steps: 0,
             received_bytes: 0,

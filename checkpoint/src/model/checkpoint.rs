@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use reshard_layout::internal::counted;
+use reshard_mapping::LocalParts;
 use reshard_sharding::{Mesh, Sharding};
 use safetensors::Dtype;
 
@@ -82,6 +83,8 @@ pub struct Tensor {
     pub(crate) data: Data,
     /// The checksums of the distinct regions, `None` where one has none; empty if there are none at all.
     pub(crate) sums: Vec<Option<u64>>,
+    /// The parts that every rank concatenates, each with placements of its own; `None` if it has no such parts.
+    pub(crate) parts: Option<LocalParts>,
 }
 
 /// The bytes of a tensor.
@@ -182,7 +185,16 @@ impl Checkpoint {
 impl Tensor {
     pub(crate) fn whole(name: String, stored: Stored) -> Self {
         let Stored { dtype, shape, bytes } = stored;
-        Self { name, path: None, dtype, stored: dtype, shape, data: Data::Whole(bytes), sums: Vec::new() }
+        Self {
+            name,
+            path: None,
+            dtype,
+            stored: dtype,
+            shape,
+            data: Data::Whole(bytes),
+            sums: Vec::new(),
+            parts: None,
+        }
     }
 
     /// Returns the name.

@@ -49,7 +49,7 @@ pub(crate) fn tensor(
         Data::Chunks { placed: Arc::new(placed), chunks: files }
     };
     let (name, shape) = (name.to_owned(), shape.to_vec());
-    Ok(Tensor { name, path: None, dtype, stored: dtype, shape, data, sums: Vec::new() })
+    Ok(Tensor { name, path: None, dtype, stored: dtype, shape, data, sums: Vec::new(), parts: None })
 }
 
 /// The start and the extents of a box.

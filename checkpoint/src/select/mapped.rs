@@ -103,9 +103,11 @@ impl<'a> Maker<'a> {
         if let Some(source) = self.whole(&made) {
             // The bytes are those of the source, so its sharding and its checksums hold.
             let path = source.path.clone().filter(|_| made.name == source.name);
-            return Ok(Tensor { name: made.name, path, ..source.clone() });
+            let parts = made.local_parts.or_else(|| source.parts.clone());
+            return Ok(Tensor { name: made.name, path, parts, ..source.clone() });
         }
-        self.of_pieces(&made.name, &made.shape, made.dtype, &made.pieces)
+        let tensor = self.of_pieces(&made.name, &made.shape, made.dtype, &made.pieces)?;
+        Ok(Tensor { parts: made.local_parts, ..tensor })
     }
 
     /// Returns the source that a tensor is, under any name.
@@ -161,7 +163,7 @@ impl<'a> Maker<'a> {
             (Data::Chunks { placed: Arc::new(placed), chunks: bytes }, sums)
         };
         let (name, shape) = (name.to_owned(), shape.to_vec());
-        Ok(Tensor { name, path: None, dtype, stored, shape, data, sums })
+        Ok(Tensor { name, path: None, dtype, stored, shape, data, sums, parts: None })
     }
 
     /// Returns the dtype in the files, from which all elements are converted at once.

@@ -29,12 +29,12 @@ use crate::select::pattern::Pattern;
 /// assert_eq!(spec.to_string().parse::<PlacementSpec>()?, spec);
 /// # Ok::<(), reshard_checkpoint::Error>(())
 /// ```
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacementSpec {
     rules: Vec<Rule>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Rule {
     pattern: Pattern,
     placements: String,

@@ -4,6 +4,7 @@
 //! tensors only.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,6 +13,7 @@ use crate::error::Error;
 use crate::formats::dcp::written::{self, Chunk};
 use crate::job::OutputFormat;
 use crate::job::decision::Move;
+use crate::model::by_part::InRank;
 use crate::model::placed::{Known, Placed, all};
 use crate::model::slab::{Slab, Slabs};
 use crate::reading::Source;
@@ -38,6 +40,8 @@ pub(super) struct Work<'a> {
     pub(super) written: Vec<Sum>,
     /// The offset of each rank's shard in its file.
     starts: Vec<u64>,
+    /// The location of each region in the shard of each of its holders, if ranks concatenate parts.
+    in_ranks: Vec<Vec<InRank>>,
     /// The same shards as chunks of a distributed checkpoint, each with its checksum.
     pub(super) chunks: Vec<(Chunk, Sum32)>,
     /// `true` if the chunks are in archives, which store their checksums.
@@ -159,11 +163,12 @@ impl<'a> Feed<'a> {
     fn begin(&mut self, number: usize, tensor: &'a Move<'a>) -> Result<Work<'a>, Error> {
         let units = &tensor.units;
         let source = tensor.tensor.source(units, &mut self.from)?;
-        let mut shards = if self.writes_shards { Some(self.to.placed(&tensor.unit_to)?) } else { None };
+        let mut shards = if self.writes_shards { Some(tensor.placed(&mut self.to)?) } else { None };
         let mut chunks = Vec::new();
         let sums = |count: usize| std::iter::repeat_with(Sum::default).take(count).collect::<Vec<_>>();
         let slabs = Slabs::of(units.shape(), units.bytes, self.most);
         let starts = self.starts.clone();
+        let mut in_ranks = Vec::new();
         if let (Some(shards), Some(parts)) = (&mut shards, self.parcels.tensors.get(number)) {
             *shards = Arc::clone(&parts.placed);
             // After the header of its file.
@@ -177,6 +182,11 @@ impl<'a> Feed<'a> {
                 let chunk = written::place(region, tensor.tensor.dtype, place, &mut self.starts[place]);
                 let no_type = || Error::internal("a chunk has no offset");
                 chunks.push((chunk.ok_or_else(no_type)?, Sum32::default()));
+            }
+        } else if let (Some(_), Some(parts)) = (&shards, &tensor.parts) {
+            in_ranks = parts.in_ranks()?;
+            for (start, rank) in self.starts.iter_mut().zip(tensor.to.mesh().ranks()) {
+                *start += (parts.local_shape(rank)?.iter().product::<usize>() * units.bytes) as u64;
             }
         } else if let Some(shards) = &shards {
             let lens: Vec<u64> =
@@ -198,6 +208,7 @@ impl<'a> Feed<'a> {
             written: sums(shards.as_ref().map_or(0, |shards| shards.regions.len())),
             shards,
             starts,
+            in_ranks,
             chunks,
             has_archives: self.format == OutputFormat::Dcp && self.writes_shards,
             whole: Sum::default(),
@@ -215,6 +226,29 @@ impl Work<'_> {
     /// Returns the offset of a region in the file of a rank that gets it.
     pub(super) fn start(&self, region: usize, place: usize) -> u64 {
         self.chunks.get(region).map_or_else(|| self.starts[place], |(chunk, _)| chunk.bytes)
+    }
+
+    /// Calls `each` for the parts of a range of a region's bytes: their offsets in the file of a holder.
+    pub(super) fn each_part<E>(
+        &self,
+        region: usize,
+        holder: usize,
+        range: Range<usize>,
+        each: &mut dyn FnMut(u64, Range<usize>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let start = self.start(region, self.holders(region)[holder]);
+        let Some(in_rank) = self.in_ranks.get(region).and_then(|holders| holders.get(holder)) else {
+            return each(start + range.start as u64, 0..range.len());
+        };
+        let before = range.start;
+        in_rank.each(self.tensor.units.bytes, range, &mut |at, part| {
+            each(start + at as u64, part.start - before..part.end - before)
+        })
+    }
+
+    /// Returns `true` if the bytes of a region are one range of each file.
+    pub(super) fn is_contiguous(&self) -> bool {
+        self.in_ranks.is_empty()
     }
 
     /// Returns the byte offset of a block in the whole.

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -24,9 +25,9 @@ use crate::formats::header;
 use crate::formats::index::{INDEX_NAME, Index};
 use crate::formats::manifest::{MANIFEST_NAME, Manifest, rank_file_name};
 use crate::formats::objects_file::{self, Placed};
-use crate::job::OutputFormat;
 use crate::job::decision::Move;
 use crate::job::wish::Wish;
+use crate::job::{OutputFormat, ReshardJob};
 use crate::model::checkpoint::Checkpoint;
 use crate::model::objects::Object;
 use crate::model::stored::{self, FreeTexts};
@@ -34,7 +35,7 @@ use crate::parallel;
 use crate::shown::Shown;
 use crate::stream::journal::{self, Done, Journal};
 use crate::stream::parcels::Parcels;
-use crate::stream::{Asked, Sums};
+use crate::stream::{FILE_BYTES, Sums};
 use crate::write::staging::Staging;
 
 /// The number of files synced at a time: each thread uses separate address space.
@@ -88,7 +89,7 @@ impl Files {
     /// With `resume` it takes over the files of a killed run with the same fingerprint, and returns the
     /// finished tensors.
     pub(super) fn begin(
-        asked: Asked<'_>,
+        job: &ReshardJob,
         wish: &Wish<'_>,
         moves: &[Move<'_>],
         checkpoint: &Checkpoint,
@@ -96,41 +97,41 @@ impl Files {
     ) -> Result<(Self, HashMap<usize, Done>), Error> {
         let mesh = &wish.mesh;
         let objects = &checkpoint.objects[..];
-        let fingerprint = asked.checked.then(|| journal::fingerprint(moves, objects, asked));
+        let fingerprint = job.verify.then(|| journal::fingerprint(moves, objects, job));
         let wanted =
             |hidden: &Path| fingerprint.is_some_and(|fingerprint| journal::is_of(hidden, fingerprint));
         let mut begun: Vec<(bool, PathBuf)> = Vec::new();
         let texts = checkpoint.free_texts.as_ref();
         let mut parcels = Parcels::default();
-        let directory = match asked.out {
+        let directory = match &job.out {
             None => None,
             Some(out) => {
                 // Before any file is made: there may be too many files.
-                match asked.format {
+                match job.format {
                     OutputFormat::RankFiles | OutputFormat::Dcp => {}
                     OutputFormat::DcpSafetensors => parcels = Parcels::of_chunks(mesh, moves, texts)?,
                     OutputFormat::Safetensors => {
-                        parcels = Parcels::of_wholes(moves, asked.file_bytes, texts)?;
+                        parcels = Parcels::of_wholes(moves, job.file_bytes.unwrap_or(FILE_BYTES), texts)?;
                     }
                 }
-                let taken = if resume { Staging::resumed_directory(out, asked.force, wanted)? } else { None };
+                let taken = if resume { Staging::resumed_directory(out, job.force, wanted)? } else { None };
                 let (resumed, staging) = match taken {
                     Some(taken) => (true, taken),
-                    None => (false, Staging::directory(out, asked.force)?),
+                    None => (false, Staging::directory(out, job.force)?),
                 };
                 begun.push((resumed, staging.hidden().to_owned()));
                 let folder = staging.path();
-                let made = Made::all(&folder, asked.format, mesh, moves, texts, &parcels, resumed)?;
+                let made = Made::all(&folder, job.format, mesh, moves, texts, &parcels, resumed)?;
                 Some((staging, made))
             }
         };
-        let gathered = match asked.gather {
+        let gathered = match &job.gather {
             None => None,
             Some(file) => {
-                let taken = if resume { Staging::resumed_file(file, asked.force, wanted)? } else { None };
+                let taken = if resume { Staging::resumed_file(file, job.force, wanted)? } else { None };
                 let (resumed, staging) = match taken {
                     Some(taken) => (true, taken),
-                    None => (false, Staging::file(file, asked.force)?),
+                    None => (false, Staging::file(file, job.force)?),
                 };
                 begun.push((resumed, staging.hidden().to_owned()));
                 let tensors = moves.iter().map(|tensor| described(tensor, &tensor.tensor.shape));
@@ -142,7 +143,7 @@ impl Files {
             directory,
             gathered,
             journals: Vec::new(),
-            format: asked.format,
+            format: job.format,
             parcels,
             unsynced: AtomicU64::new(0),
         };
@@ -216,9 +217,22 @@ impl Files {
         self.gathered.as_ref().map(|(_, file)| &*file.path)
     }
 
-    pub(super) fn write_shard(&self, place: usize, at: u64, bytes: &[u8]) -> Result<(), Error> {
+    /// Writes bytes to the file of the rank at this position, in the parts that `each_part` calls with their offsets.
+    pub(super) fn write_shard(
+        &self,
+        place: usize,
+        bytes: &[u8],
+        each_part: impl FnOnce(
+            &mut dyn FnMut(u64, Range<usize>) -> Result<(), io::Error>,
+        ) -> Result<(), io::Error>,
+    ) -> Result<(), Error> {
         self.unsynced.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        self.shard(place).map_or(Ok(()), |path| write(path, at, bytes))
+        let Some(path) = self.shard(place) else { return Ok(()) };
+        let written = OpenOptions::new()
+            .write(true)
+            .open(path)
+            .and_then(|file| each_part(&mut |at, part| write_all_at(&file, at, &bytes[part])));
+        written.map_err(|error| Error::io("writing", path, &error))
     }
 
     pub(super) fn write_whole(&self, at: u64, bytes: &[u8]) -> Result<(), Error> {
@@ -446,7 +460,7 @@ impl Made {
             OutputFormat::RankFiles => {
                 let of_rank = |rank: usize| {
                     let shapes: Vec<_> =
-                        moves.iter().map(|tensor| tensor.to.local_shape(rank)).collect::<Result<_, _>>()?;
+                        moves.iter().map(|tensor| tensor.local_shape(rank)).collect::<Result<_, _>>()?;
                     let tensors = moves.iter().zip(&shapes).map(|(tensor, shape)| described(tensor, shape));
                     Self::new(
                         folder.join(rank_file_name(rank, mesh.world_size())),

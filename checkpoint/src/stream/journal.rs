@@ -22,10 +22,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::bytes::Input;
 use crate::bytes::checksum::{checksum, of_text, to_text};
 use crate::error::Error;
+use crate::job::ReshardJob;
 use crate::job::decision::Move;
 use crate::model::checkpoint::Data;
 use crate::model::objects::Object;
-use crate::stream::Asked;
 
 /// The name of the journal in a hidden folder.
 pub(crate) const JOURNAL: &str = "journal";
@@ -159,16 +159,18 @@ fn entry(line: &str) -> Option<(usize, Done)> {
 }
 
 /// Returns a hash of everything that determines the output bytes.
-pub(super) fn fingerprint(moves: &[Move<'_>], objects: &[Object], asked: Asked<'_>) -> u64 {
+pub(super) fn fingerprint(moves: &[Move<'_>], objects: &[Object], job: &ReshardJob) -> u64 {
     let mut hasher = DefaultHasher::new();
     env!("CARGO_PKG_VERSION").hash(&mut hasher);
-    (asked.out.is_some(), asked.gather.is_some(), asked.format, asked.file_bytes).hash(&mut hasher);
+    (job.out.is_some(), job.gather.is_some(), job.format, job.file_bytes).hash(&mut hasher);
     let mut known: HashMap<*const Input, usize> = HashMap::new();
     for one in moves {
         let tensor = one.tensor;
         (&tensor.name, &tensor.path, &tensor.shape).hash(&mut hasher);
         [tensor.dtype, tensor.stored].map(|dtype| dtype.to_string()).hash(&mut hasher);
         (one.to.mesh().to_string(), one.to.to_string()).hash(&mut hasher);
+        (one.parts.as_ref().map(|parts| (&parts.parts.extents, parts.parts.dim, parts.to_string())))
+            .hash(&mut hasher);
         match &tensor.data {
             Data::Whole(_) => 0.hash(&mut hasher),
             Data::Shards { sharding, .. } => {

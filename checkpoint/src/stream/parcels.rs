@@ -61,7 +61,7 @@ impl Parcels {
         let mut all = Vec::with_capacity(moves.len());
         for (number, tensor) in moves.iter().enumerate() {
             let about = |error: Error| error.about_tensor(&tensor.tensor.name);
-            let shards = known.placed(&tensor.unit_to).map_err(about)?;
+            let shards = tensor.placed(&mut known).map_err(about)?;
             let chunks =
                 written::chunks(&shards, tensor.units.shape(), number, tensor.units.bytes).map_err(about)?;
             let mut seen = vec![0; ranks.len()];

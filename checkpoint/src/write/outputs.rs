@@ -189,7 +189,7 @@ fn rank_file(
     moves: &[Move<'_>],
     checkpoint: &Checkpoint,
 ) -> Result<ShardFile, Error> {
-    let shapes: Vec<_> = moves.iter().map(|tensor| tensor.to.local_shape(rank)).collect::<Result<_, _>>()?;
+    let shapes: Vec<_> = moves.iter().map(|tensor| tensor.local_shape(rank)).collect::<Result<_, _>>()?;
     let tensors = moves.iter().zip(&shapes).map(|(tensor, shape)| describe(tensor, shape));
     let path = staged.join(rank_file_name(rank, mesh.world_size()));
     ShardFile::create(&path, mesh.size(), tensors, checkpoint.free_texts.as_ref())
@@ -216,7 +216,7 @@ fn write_manifest(
     let ranks: Vec<usize> = mesh.ranks().collect();
     let of_rank = |place: usize| ranks.get(place).and_then(|rank| sums.get(rank));
     for (at, tensor) in moves.iter().enumerate() {
-        let placed = known.placed(&tensor.unit_to)?;
+        let placed = tensor.placed(&mut known)?;
         // Replicas were compared with the same whole tensor.
         let of_shard = |holders: &Vec<usize>| Some(*of_rank(*holders.first()?)?.get(at + 1)?);
         let of_shards: Option<Vec<u64>> = placed.holders.iter().map(of_shard).collect();

@@ -433,14 +433,9 @@ impl CheckpointWriter {
                 }
                 sums.push(sum);
             }
-            let entry = Entry {
-                shape: tensor.sharding.shape().to_vec(),
-                dtype: tensor.dtype,
-                sharding: tensor.sharding.to_string(),
-                stored: None,
-                path: None,
-                crc64nvme: Some(checksum::to_text(&sums)),
-            };
+            let (shape, sharding) = (tensor.sharding.shape().to_vec(), tensor.sharding.to_string());
+            let crc64nvme = Some(checksum::to_text(&sums));
+            let entry = Entry { crc64nvme, ..Entry::of(shape, tensor.dtype, sharding) };
             entries.insert(tensor.name.clone(), entry);
         }
         let objects = self.objects.close()?;
@@ -529,5 +524,5 @@ fn entry(mesh: &Mesh, dtype: &str, sharding: &Sharding) -> Result<Entry, Error> 
         return Err(Error::refused("shape", message));
     }
     Units::of(dtype, &shape).sharding(sharding).map_err(|why| Error::refused("packed", why))?;
-    Ok(Entry { shape, dtype, sharding: sharding.to_string(), stored: None, path: None, crc64nvme: None })
+    Ok(Entry::of(shape, dtype, sharding.to_string()))
 }

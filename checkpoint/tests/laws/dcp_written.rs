@@ -6,13 +6,11 @@ use std::fs;
 use std::path::Path;
 
 use rawzip::ZipArchive;
-use reshard_checkpoint::{
-    Checkpoint, Engine, OutputFormat, PlacementSpec, ReshardJob, ReshardOptions, diff, reshard,
-};
+use reshard_checkpoint::{Checkpoint, Engine, OutputFormat, PlacementSpec, ReshardJob, diff};
 use reshard_test_support::Random;
 use safetensors::Dtype;
 
-use crate::files::{Tensors, draw, draw_sharding, inputs, job, read, tensor, write};
+use crate::files::{Tensors, draw, draw_sharding, inputs, job, output, read, tensor, write};
 use crate::reading::opened;
 
 /// Draws tensors of all types that PyTorch has.
@@ -116,8 +114,8 @@ fn large_chunks_have_the_checksums_of_their_bytes() {
     write(&input, &tensors);
     for (mesh, to, chunks) in [("a=2,b=3", "S(1),S(0)", 6), ("a=1", "R", 1), ("a=2,b=2", "SS(0,2),S(0)", 4)] {
         let spec = PlacementSpec::new([("*", to)]).unwrap();
-        let options = ReshardOptions { format: OutputFormat::Dcp, force: true, ..ReshardOptions::default() };
-        reshard(&opened(&input), &mesh.parse().unwrap(), &spec, &out, options).unwrap();
+        let job = ReshardJob { format: OutputFormat::Dcp, force: true, ..output(mesh, &out) };
+        job.run_on(&opened(&input), Some(&spec), &mut ()).unwrap();
         assert_eq!(storages(&out), chunks, "{to}");
         assert!(diff(&opened(&out), &opened(&input), &mut ()).unwrap().equal, "{to}");
     }
@@ -237,9 +235,8 @@ fn every_format_that_is_written_is_told_by_its_content() {
     write(&input, &tensors);
     let spec = PlacementSpec::new([("*", "S(0)")]).unwrap();
     let reshard_to = |format: OutputFormat, out: &Path| {
-        let options =
-            ReshardOptions { format, force: true, file_bytes: Some(100), ..ReshardOptions::default() };
-        reshard(&opened(&input), &"a=3".parse().unwrap(), &spec, out, options)
+        let job = ReshardJob { format, force: true, file_bytes: Some(100), ..output("a=3", out) };
+        job.run_on(&opened(&input), Some(&spec), &mut ())
     };
     for format in
         [OutputFormat::RankFiles, OutputFormat::Dcp, OutputFormat::DcpSafetensors, OutputFormat::Safetensors]
@@ -282,8 +279,8 @@ fn chunks_in_safetensors_have_the_names_and_offsets_of_pytorch() {
     let tensors: Tensors = [("m".to_owned(), tensor(&mut r, Dtype::F32, &[8, 2]))].into();
     write(&input, &tensors);
     let spec = PlacementSpec::new([("*", "Z(0)")]).unwrap();
-    let options = ReshardOptions { format: OutputFormat::DcpSafetensors, ..ReshardOptions::default() };
-    reshard(&opened(&input), &"a=2".parse().unwrap(), &spec, &out, options).unwrap();
+    let job = ReshardJob { format: OutputFormat::DcpSafetensors, ..output("a=2", &out) };
+    job.run_on(&opened(&input), Some(&spec), &mut ()).unwrap();
     let mut found = Vec::new();
     for file in fs::read_dir(&out).unwrap() {
         let path = file.unwrap().path();
@@ -331,7 +328,7 @@ fn whole_tensors_and_chunks_are_asked_for_without_contradiction() {
     let block = Checkpoint::open(None).unwrap();
     let file = folder.path().join("out.safetensors");
     let spec = PlacementSpec::new([("*", "S(0)")]).unwrap();
-    let options = ReshardOptions { format: OutputFormat::Dcp, ..ReshardOptions::default() };
-    let error = reshard(&block, &"a=2".parse().unwrap(), &spec, &file, options).unwrap_err();
+    let job = ReshardJob { format: OutputFormat::Dcp, ..output("a=2", &file) };
+    let error = job.run_on(&block, Some(&spec), &mut ()).unwrap_err();
     assert!(error.code() == "usage" && !file.exists(), "{error}");
 }

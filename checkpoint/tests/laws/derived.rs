@@ -6,13 +6,13 @@ use std::fs;
 use std::path::Path;
 
 use half::bf16;
-use reshard_checkpoint::{
-    Checkpoint, ErrorClass, Mapping, PlacementSpec, ReshardJob, ReshardOptions, diff, reshard,
-};
+use reshard_checkpoint::{Checkpoint, ErrorClass, Mapping, PlacementSpec, ReshardJob, diff};
 use reshard_test_support::Random;
 use safetensors::Dtype;
 
-use crate::files::{Tensors, Whole, draw_sharding, inputs, job, read, sharding, slice, tensor, write};
+use crate::files::{
+    Tensors, Whole, draw_sharding, inputs, job, output, read, sharding, slice, tensor, write,
+};
 use crate::reading::{draw_region, opened};
 
 /// Fuses parts by the definition: for each element of the whole, finds its part and its index there.
@@ -259,7 +259,7 @@ fn rounded_tensors_are_their_rounded_elements_wherever_they_are_read() {
     let large = opened(&folder.path().join("large")).cast("f16").unwrap();
     let spec = PlacementSpec::new([("*", "R")]).unwrap();
     let out = folder.path().join("large.safetensors");
-    let report = reshard(&large, &"a=1".parse().unwrap(), &spec, &out, ReshardOptions::default()).unwrap();
+    let report = output("a=1", &out).run_on(&large, Some(&spec), &mut ()).unwrap();
     assert_eq!(report.tensors[0].overflowed, 2);
 }
 

@@ -96,6 +96,11 @@ pub(crate) fn job(input: &Path, mesh: &str, to: &str, through_engine: bool) -> R
     ReshardJob { input: Some(input.to_owned()), mesh, to, through_engine, ..ReshardJob::default() }
 }
 
+/// Returns a job that writes an opened checkpoint to `out`.
+pub(crate) fn output(mesh: &str, out: &Path) -> ReshardJob {
+    ReshardJob { mesh: Some(mesh.to_owned()), out: Some(out.to_owned()), ..ReshardJob::default() }
+}
+
 /// Writes the same tensors as a file, as a folder with an index, and as rank files; returns the paths.
 pub(crate) fn inputs(folder: &Path, tensors: &Tensors, r: &mut Random) -> Vec<PathBuf> {
     let file = folder.join("whole.safetensors");

@@ -1,6 +1,7 @@
 //! Properties of checkpoints, as tests of the library.
 
 mod archives;
+mod by_part;
 mod by_rank;
 mod circles;
 mod dcp_written;

@@ -1,15 +1,14 @@
 //! File-to-file resharding: the result equals that of the threads engine, and invalid requests are rejected.
 
 use std::fs;
+use std::path::Path;
 
-use reshard_checkpoint::{
-    Checkpoint, ErrorClass, Observer, PlacementSpec, Replicas, ReshardJob, ReshardOptions, diff, reshard,
-};
+use reshard_checkpoint::{Checkpoint, ErrorClass, Observer, PlacementSpec, Replicas, ReshardJob, diff};
 use reshard_test_support::Random;
 use safetensors::Dtype;
 
 use crate::files::{
-    Tensors, contents, draw, draw_sharding, inputs, job, read, sharding, slice, tensor, write,
+    Tensors, contents, draw, draw_sharding, inputs, job, output, read, sharding, slice, tensor, write,
 };
 use crate::reading::opened;
 
@@ -131,30 +130,37 @@ fn one_call_reshards_and_tells_every_byte_once() {
     let folder = tempfile::tempdir().unwrap();
     let block = Checkpoint::open(None).unwrap();
     let spec = PlacementSpec::new([("*.weight", "S(0),R")]).unwrap();
-    let mesh = "a=3,b=2".parse().unwrap();
+    let mesh = "a=3,b=2";
     let out = folder.path().join("out");
     let mut told = Told::default();
-    let options = || ReshardOptions { to: Some("R,S(0)".to_owned()), ..ReshardOptions::default() };
-    let report =
-        reshard(&block, &mesh, &spec, &out, ReshardOptions { observer: Some(&mut told), ..options() })
-            .unwrap();
+    let job = |out: &Path| ReshardJob { to: Some("R,S(0)".to_owned()), ..output(mesh, out) };
+    let report = job(&out).run_on(&block, Some(&spec), &mut told).unwrap();
     assert!(report.verified && told.ended);
     assert_eq!((told.begun, told.moved), (report.bytes, report.bytes));
     let sharded = Checkpoint::open(Some(&out)).unwrap();
-    assert_eq!(sharded.mesh(), Some(&mesh));
+    assert_eq!(sharded.mesh(), Some(&mesh.parse().unwrap()));
     assert!(diff(&block, &sharded, &mut ()).unwrap().equal);
     assert!(sharded.verify(&mut ()).unwrap().problems.is_empty());
     // A name that ends in .safetensors is one file of whole tensors.
     let file = folder.path().join("whole.safetensors");
-    reshard(&sharded, &mesh, &PlacementSpec::new([]).unwrap(), &file, options()).unwrap();
+    job(&file).run_on(&sharded, None, &mut ()).unwrap();
     assert!(diff(&block, &Checkpoint::open(Some(&file)).unwrap(), &mut ()).unwrap().equal);
     // An existing output is not changed.
     let mut told = Told::default();
-    let error =
-        reshard(&block, &mesh, &spec, &out, ReshardOptions { observer: Some(&mut told), ..options() })
-            .unwrap_err();
+    let error = job(&out).run_on(&block, Some(&spec), &mut told).unwrap_err();
     assert_eq!((error.code(), error.class(), told.failed), ("output", ErrorClass::Refused, Some("output")));
     assert_eq!(fs::read_dir(&out).unwrap().count(), 7);
+    // Options of an input, of an engine, and two specs are refused.
+    let elsewhere = folder.path().join("elsewhere");
+    for (job, why) in [
+        (ReshardJob { input: Some(out.clone()), ..job(&elsewhere) }, "drop `input`"),
+        (ReshardJob { through_engine: true, ..job(&elsewhere) }, "drop the engine"),
+        (ReshardJob { spec: Some(out.clone()), ..job(&elsewhere) }, "both the job and the call have a spec"),
+        (ReshardJob { out: None, ..job(&elsewhere) }, "there is no output"),
+    ] {
+        let error = job.run_on(&block, Some(&spec), &mut ()).unwrap_err();
+        assert!(error.to_string().contains(why) && !elsewhere.exists(), "{error}");
+    }
 }
 
 #[test]

@@ -98,6 +98,8 @@ fn what_pytorch_wrote_goes_through_every_subcommand() {
     );
     let table = ask(&["inspect", text(&dcp)]).stdout;
     assert!(table.contains("4 chunks") && table.contains("step  not a tensor"), "{table}");
+    let by_rank = ask(&["inspect", text(&data.join("ranks"))]).stdout;
+    assert!(by_rank.contains("extra_state.rank_{0..3}.epoch  not a tensor"), "{by_rank}");
     let others = json!(["optimizer.groups.lr", "optimizer.state.0.name", "step"]);
     let difference = answer(1, &["diff", text(&dcp), text(&whole)]);
     assert_eq!((&difference["different"], &difference["only_first"]), (&json!([]), &others));
