@@ -30,7 +30,7 @@ struct Run {
 }
 
 impl InOrder {
-    /// Returns the nest of a piece; `None` if it does not keep the order, or merges or splits dims.
+    /// Returns the nest; `None` if it does not keep the order, or merges or splits dims.
     pub(crate) fn of(piece: &Piece) -> Option<Self> {
         // Axes are sorted by target dim, then by descending step.
         let mut last = None;
