@@ -1,25 +1,28 @@
-//! Splits a dim into an outer and an inner one: index `q * inner + r` becomes the indices `q` and `r`.
+//! Splits a dim of the target or the source: index `q * inner + r` becomes the indices `q` and `r` of two dims.
 //!
 //! A nest whose axes do not align with `inner` carries from `r` to `q` between its steps. It is split until every
 //! axis is either a multiple of `inner`, or stays within one block of `inner` indices.
 
 use crate::error::Error;
-use crate::piece::{Axis, Piece};
+use crate::piece::{Axis, Piece, Side};
 use crate::value::check_pieces;
 
-/// Appends a nest whose target has two dims for `dim`, the inner one of extent `inner`.
-pub(crate) fn split(piece: &Piece, dim: usize, inner: usize, out: &mut Vec<Piece>) -> Result<(), Error> {
+/// Appends a nest with two dims for the dim `dim` of one side, the inner one of extent `inner`.
+pub fn split(piece: &Piece, side: Side, dim: usize, inner: usize, out: &mut Vec<Piece>) -> Result<(), Error> {
     let mut aligned = Vec::new();
-    align(piece, dim, inner, out.len(), &mut aligned)?;
+    align(piece, side, dim, inner, out.len(), &mut aligned)?;
     for mut piece in aligned {
-        let offset = piece.target_offset[dim];
-        piece.target_offset[dim] = offset / inner;
-        piece.target_offset.insert(dim + 1, offset % inner);
+        let offsets = piece.offsets_mut(side);
+        let offset = offsets[dim];
+        offsets[dim] = offset / inner;
+        offsets.insert(dim + 1, offset % inner);
         for axis in &mut piece.axes {
-            if axis.target_dim > dim || (axis.target_dim == dim && !axis.target_step.is_multiple_of(inner)) {
-                axis.target_dim += 1;
-            } else if axis.target_dim == dim {
-                axis.target_step /= inner;
+            let Some(of_axis) = axis.dim(side) else { continue };
+            let step = axis.step(side);
+            if of_axis > dim || (of_axis == dim && !step.is_multiple_of(inner)) {
+                axis.set(side, of_axis + 1, step);
+            } else if of_axis == dim {
+                axis.set(side, dim, step / inner);
             }
         }
         piece.normalise();
@@ -29,33 +32,42 @@ pub(crate) fn split(piece: &Piece, dim: usize, inner: usize, out: &mut Vec<Piece
 }
 
 /// Appends nests whose steps never carry.
-fn align(piece: &Piece, dim: usize, inner: usize, others: usize, out: &mut Vec<Piece>) -> Result<(), Error> {
-    let carries = |axis: &Axis| axis.target_dim == dim && !axis.target_step.is_multiple_of(inner);
-    let start = piece.target_offset[dim] % inner;
+fn align(
+    piece: &Piece,
+    side: Side,
+    dim: usize,
+    inner: usize,
+    others: usize,
+    out: &mut Vec<Piece>,
+) -> Result<(), Error> {
+    let carries = |axis: &Axis| axis.dim(side) == Some(dim) && !axis.step(side).is_multiple_of(inner);
+    let start = piece.offsets(side)[dim] % inner;
     let carried = piece.axes.iter().filter(|axis| carries(axis));
-    let span: usize = carried.map(|axis| axis.target_step * (axis.extent - 1)).sum();
-    let largest = piece.axes.iter().position(carries);
+    let span: usize = carried.clone().map(|axis| axis.step(side) * (axis.extent - 1)).sum();
+    // The axes of the source are not in the order of its steps.
+    let largest = carried.map(|axis| axis.step(side)).max();
+    let largest = piece.axes.iter().position(|axis| carries(axis) && Some(axis.step(side)) == largest);
     let Some(k) = largest.filter(|_| start + span >= inner) else {
         out.push(piece.clone());
         return check_pieces(out.len() + others);
     };
-    let Axis { extent, target_step: step, .. } = piece.axes[k];
+    let (extent, step) = (piece.axes[k].extent, piece.axes[k].step(side));
     // The span of the smaller axes.
     let below = span - step * (extent - 1);
 
     // Up to the first carry, so that whole periods begin at a block.
     let head = (inner - start).div_ceil(step);
     if start >= step && head < extent {
-        align(&piece.narrowed(k, 0, head), dim, inner, others, out)?;
-        return align(&piece.narrowed(k, head, extent), dim, inner, others, out);
+        align(&piece.narrowed(k, 0, head), side, dim, inner, others, out)?;
+        return align(&piece.narrowed(k, head, extent), side, dim, inner, others, out);
     }
     // After `period` steps the inner index is the same again: those are an axis of the outer dim.
     let period = inner / gcd(step, inner);
     if period < extent {
         let whole = extent - extent % period;
-        align(&piece.narrowed(k, 0, whole).with_blocks(k, period), dim, inner, others, out)?;
+        align(&piece.narrowed(k, 0, whole).with_blocks(k, period), side, dim, inner, others, out)?;
         if whole < extent {
-            align(&piece.narrowed(k, whole, extent), dim, inner, others, out)?;
+            align(&piece.narrowed(k, whole, extent), side, dim, inner, others, out)?;
         }
         return Ok(());
     }
@@ -67,7 +79,7 @@ fn align(piece: &Piece, dim: usize, inner: usize, others: usize, out: &mut Vec<P
             Some(space) => (space / step + 1).min(extent - at),
             None => 1,
         };
-        align(&piece.narrowed(k, at, at + length), dim, inner, others, out)?;
+        align(&piece.narrowed(k, at, at + length), side, dim, inner, others, out)?;
         at += length;
     }
     Ok(())

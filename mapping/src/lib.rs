@@ -121,3 +121,10 @@ pub use mapped::{Check, LocalParts, MadeTensor, Mapped, SourceTensor};
 pub use mapping::{Mapping, Rest};
 pub use piece::{Axis, Piece};
 pub use safetensors::Dtype;
+
+/// Internals for the other crates of this project; they may change with any version.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::digits::split;
+    pub use crate::piece::Side;
+}

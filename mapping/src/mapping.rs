@@ -126,6 +126,12 @@ impl Mapping {
         self.placements.iter().map(|(pattern, text)| (&pattern[..], &text[..]))
     }
 
+    /// Returns the text of the first entry of the `[placements]` table whose pattern matches a name.
+    pub fn placements_of(&self, name: &str) -> Option<&str> {
+        let mut entries = self.placements.iter().filter(|(pattern, _)| Glob::new(pattern).matches(name));
+        entries.next().map(|(_, text)| &text[..])
+    }
+
     /// Returns the mapping with each rule read from right to left.
     ///
     /// The options stay as they are: `[cast]` and `[placements]` apply to the tensors that the inverse computes.

@@ -37,23 +37,36 @@ pub struct Piece {
 
 /// The tensor of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub enum Side {
+    /// The tensor that is made.
     Target,
+    /// The tensor that is read.
     Source,
 }
 
 impl Axis {
-    fn dim(&self, side: Side) -> Option<usize> {
+    /// Returns the dim of a side; `None` if each step reads the same elements.
+    #[doc(hidden)]
+    pub fn dim(&self, side: Side) -> Option<usize> {
         match side {
             Side::Target => Some(self.target_dim),
             Side::Source => self.source_dim,
         }
     }
 
-    fn step(&self, side: Side) -> usize {
+    /// Returns the indices of the dim of a side from one step to the next.
+    #[doc(hidden)]
+    pub fn step(&self, side: Side) -> usize {
         match side {
             Side::Target => self.target_step,
             Side::Source => self.source_step,
+        }
+    }
+
+    pub(crate) fn set(&mut self, side: Side, dim: usize, step: usize) {
+        match side {
+            Side::Target => (self.target_dim, self.target_step) = (dim, step),
+            Side::Source => (self.source_dim, self.source_step) = (Some(dim), step),
         }
     }
 }
@@ -62,6 +75,24 @@ impl Piece {
     /// Returns the number of elements of the target.
     pub fn elements(&self) -> usize {
         self.axes.iter().map(|axis| axis.extent).product()
+    }
+
+    /// Returns the first index on each dim of a side.
+    #[doc(hidden)]
+    pub fn offsets(&self, side: Side) -> &[usize] {
+        match side {
+            Side::Target => &self.target_offset,
+            Side::Source => &self.source_offset,
+        }
+    }
+
+    /// Returns the same, to change it.
+    #[doc(hidden)]
+    pub fn offsets_mut(&mut self, side: Side) -> &mut Vec<usize> {
+        match side {
+            Side::Target => &mut self.target_offset,
+            Side::Source => &mut self.source_offset,
+        }
     }
 
     /// Returns a nest over all of a target; without a source its elements are zeros.
@@ -133,12 +164,10 @@ impl Piece {
     ///
     /// The steps of the axes of a dim are nested: each exceeds the span of all smaller ones. So at most one step
     /// of an axis is partly in the range at each end, and a nest splits into at most two more nests per axis.
-    pub(crate) fn restrict(&self, side: Side, dim: usize, start: usize, stop: usize, out: &mut Vec<Self>) {
+    #[doc(hidden)]
+    pub fn restrict(&self, side: Side, dim: usize, start: usize, stop: usize, out: &mut Vec<Self>) {
         let of_dim = |axis: &&Axis| axis.dim(side) == Some(dim);
-        let base = match side {
-            Side::Target => self.target_offset[dim],
-            Side::Source => self.source_offset[dim],
-        };
+        let base = self.offsets(side)[dim];
         let span: usize =
             self.axes.iter().filter(of_dim).map(|axis| axis.step(side) * (axis.extent - 1)).sum();
         if base >= stop || base + span < start {

@@ -136,7 +136,7 @@ impl Value {
     pub(crate) fn split_dim(&self, dim: usize, outer: usize, inner: usize) -> Result<Self, Error> {
         let mut pieces = Vec::new();
         for piece in &self.pieces {
-            digits::split(piece, dim, inner, &mut pieces)?;
+            digits::split(piece, Side::Target, dim, inner, &mut pieces)?;
         }
         let mut shape = self.shape.clone();
         shape[dim] = outer;
