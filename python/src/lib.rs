@@ -67,6 +67,7 @@ mod table;
 mod tensor_type;
 mod texts;
 mod topology;
+mod transfer;
 mod value;
 mod values;
 mod verify;
@@ -116,6 +117,7 @@ fn _reshard(module: &Bound<'_, PyModule>) -> PyResult<()> {
     checkpoint::register(module)?;
     checkpoint_reports::register(module)?;
     checkpoint_writer::register(module)?;
+    transfer::register(module)?;
     whole_file::register(module)?;
     command_line::register(module)?;
     // The package declares its exports itself.

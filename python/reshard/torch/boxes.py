@@ -1,0 +1,138 @@
+"""The boxes of a transfer plan as views of tensors and of staging buffers, in buckets of one exchange each."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from reshard.torch.described import TORCH_DTYPES, local_of
+
+# A message has a multiple of these bytes, so that the boxes of any type in it are aligned.
+_ALIGNED = 16
+
+
+@dataclass
+class Box:
+    """A box of a plan: loops over a source and a target buffer."""
+
+    peer: int
+    source: str
+    target: str
+    cast: list[str]
+    source_offset: int
+    target_offset: int
+    extents: list[int]
+    source_strides: list[int]
+    target_strides: list[int]
+    # The offset in the bytes of all messages of a bucket.
+    at: int = 0
+
+    @classmethod
+    def of(cls, one: dict[str, Any], peer: str) -> "Box":
+        extents, sources, targets = ([loop[at] for loop in one["loops"]] for at in range(3))
+        cast = one.get("cast", [])
+        return cls(one[peer], one["source"], one["target"], cast, one["source_offset"], one["target_offset"], extents, sources, targets)
+
+    @property
+    def sent(self) -> int:
+        """The place in `cast` of the type in which elements are sent: the first of the smallest."""
+        sizes = [TORCH_DTYPES[name].itemsize for name in self.cast]
+        return sizes.index(min(sizes))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type in which elements are sent."""
+        return TORCH_DTYPES[self.cast[self.sent]]
+
+    @property
+    def bytes(self) -> int:
+        count = self.dtype.itemsize
+        for extent in self.extents:
+            count *= extent
+        return count
+
+    def source_view(self, held: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        flat = local_of(held[self.source]).view(-1)
+        return flat.as_strided(self.extents, self.source_strides, flat.storage_offset() + self.source_offset)
+
+    def target_view(self, held: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        flat = local_of(held[self.target]).view(-1)
+        return flat.as_strided(self.extents, self.target_strides, flat.storage_offset() + self.target_offset)
+
+    def staged(self, staging: torch.Tensor) -> torch.Tensor:
+        return staging[self.at : self.at + self.bytes].view(self.dtype).view(self.extents)
+
+    def converted(self, values: torch.Tensor) -> torch.Tensor:
+        """Returns values of the stored type in the last type, by way of all types between them."""
+        for name in self.cast[1:]:
+            values = values.to(TORCH_DTYPES[name])
+        return values
+
+
+@dataclass
+class Bucket:
+    """The boxes of some tensors of the target, which are one exchange."""
+
+    sends: list[Box] = field(default_factory=list)
+    receives: list[Box] = field(default_factory=list)
+    send_bytes: list[int] = field(default_factory=list)
+    receive_bytes: list[int] = field(default_factory=list)
+
+    def place(self, ranks: list[int]) -> None:
+        """Places the boxes in the messages of the ranks: those of wider types first, so that each is aligned."""
+        for boxes, sizes in ((self.sends, self.send_bytes), (self.receives, self.receive_bytes)):
+            of_peer: dict[int, list[Box]] = {}
+            for box in boxes:
+                of_peer.setdefault(box.peer, []).append(box)
+            at = 0
+            for rank in ranks:
+                begin = at
+                for box in sorted(of_peer.get(rank, []), key=lambda box: -box.dtype.itemsize):
+                    box.at, at = at, at + box.bytes
+                at = -(-at // _ALIGNED) * _ALIGNED
+                sizes.append(at - begin)
+
+
+@dataclass
+class Views:
+    """Pairs of views, from which and to which a bucket is copied; `places` are the addresses of the tensors."""
+
+    places: list[int]
+    to: list[torch.Tensor]
+    from_: list[torch.Tensor]
+    # Boxes with more than one conversion on this side, which need memory between them.
+    slow: list[tuple[torch.Tensor, torch.Tensor, list[str]]]
+
+    @classmethod
+    def of(cls, places: list[int], boxes: list[Box], packs: bool, held: Mapping[str, torch.Tensor], staging: torch.Tensor) -> "Views":
+        made = cls(places, [], [], [])
+        for box in boxes:
+            staged = box.staged(staging)
+            to, of = (staged, box.source_view(held)) if packs else (box.target_view(held), staged)
+            steps = box.cast[1 : box.sent + 1] if packs else box.cast[box.sent + 1 :]
+            if len(steps) > 1:
+                made.slow.append((to, of, steps))
+            else:
+                made.to.append(to)
+                made.from_.append(of)
+        return made
+
+    def copy(self) -> None:
+        if self.to:
+            torch._foreach_copy_(self.to, self.from_)
+        for to, of, steps in self.slow:
+            for name in steps:
+                of = of.to(TORCH_DTYPES[name])
+            to.copy_(of)
+
+
+def in_buckets(sizes: Mapping[str, int], max_bytes: int) -> dict[str, int]:
+    """Assigns names to buckets of at most `max_bytes`, or of one name, in their order."""
+    of_name, number, filled = {}, 0, 0
+    for name, size in sizes.items():
+        if filled and filled + size > max_bytes:
+            number, filled = number + 1, 0
+        of_name[name] = number
+        filled += size
+    return of_name
