@@ -140,15 +140,17 @@ mod tests {
         assert_eq!(rows("x = 2 q + k by 2", 4, 4).unwrap(), [(6, 4)]);
         assert_eq!(rows("x = k + q", 1, 2).unwrap(), [(5, 2)]);
         assert_eq!(rows("x = q[2:7]", 2, 5).unwrap(), [(0, 5)]);
-        for (rule, start) in [
-            ("x = q[2:7]", 1),
-            ("x + y = q by 2", 0),
-            ("x = rearrange(q, 'a b -> b a')", 0),
-            ("x = rearrange(q, '(a b) c -> (b a) c', a=2)", 0),
-            ("x = rearrange(q, '(a b) c -> a b c', a=2)", 0),
-            ("x = rearrange(q, 'a b -> a r b', r=2)", 0),
+        assert_eq!(rows("x = q[2:7]", 1, 5), None);
+        assert_eq!(rows("x + y = q by 2", 0, 5), None);
+        for rule in [
+            "x = rearrange(q, 'a b -> b a')",
+            "x = rearrange(q, '(a b) c -> (b a) c', a=2)",
+            "x = rearrange(q, '(a b) c -> a b c', a=2)",
+            "x = rearrange(q, 'a b -> a r b', r=2)",
         ] {
-            assert_eq!(rows(rule, start, 5), None, "{rule}");
+            for (start, stop) in (0..8).flat_map(|start| (start..8).map(move |stop| (start, stop + 1))) {
+                assert_eq!(rows(rule, start, stop - start), None, "{rule} {start}..{stop}");
+            }
         }
     }
 }
