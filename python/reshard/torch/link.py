@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from reshard import EngineError
-from reshard._refusals import refused
+from reshard._refusals import counted, refused
 
 from reshard.torch.lost import lost
 
@@ -81,7 +81,7 @@ class StoreLink:
 
     def failed(self, error: RuntimeError, what: str) -> EngineError:
         first = str(error).splitlines()[0][:300]
-        return EngineError(f"{what} among {len(self.ranks)} ranks: a rank has failed ({first})")
+        return EngineError(f"{what} among {counted(len(self.ranks), 'rank')}: a rank has failed ({first})")
 
 
 def all_of(link: Link, refusal: Exception | None, value: Any, what: str) -> list[Any]:
