@@ -16,7 +16,9 @@
 //! * [`collectives`]: running plans, and engines; `mpi`, `nccl` and, with the feature `cuda`, `device` are
 //!   the others.
 //! * `checkpoint` (feature `checkpoint`): where are the bytes in files? Reads, reshards, verifies and saves.
-//! * `mapping` (feature `checkpoint`): which tensors become which? Rules that rename, fuse, split and rearrange.
+//! * `mapping` (features `checkpoint`, `transfer`): which tensors become which? Rules that rename, fuse, split and
+//!   rearrange.
+//! * `transfer` (feature `transfer`): how does a model get from a trainer to a server? Plans for all its tensors.
 //! * [`Error`], [`Result`] and [`ErrorKind`]: one error type for programs that use several of these modules.
 //! * [`glossary`] (feature `draw`, as it links to its types): the terminology, with definitions and origins.
 #![forbid(unsafe_code)]
@@ -36,7 +38,7 @@ pub use reshard_draw as draw;
 pub use reshard_kernels as kernels;
 pub use reshard_layout as layout;
 pub use reshard_layout::ErrorKind;
-#[cfg(feature = "checkpoint")]
+#[cfg(any(feature = "checkpoint", feature = "transfer"))]
 pub use reshard_mapping as mapping;
 #[cfg(feature = "mpi")]
 pub use reshard_mpi as mpi;
@@ -48,6 +50,8 @@ pub use reshard_planner as planner;
 #[cfg(feature = "program")]
 pub use reshard_program as program;
 pub use reshard_sharding as sharding;
+#[cfg(feature = "transfer")]
+pub use reshard_transfer as transfer;
 
 /// The imports of most programs: `use reshard::prelude::*;`.
 ///
