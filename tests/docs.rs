@@ -107,6 +107,7 @@ fn every_file_that_a_page_names_is_there() {
         "docs/random.md",
         "docs/regions.md",
         "docs/schedules.md",
+        "docs/transfer.md",
     ] {
         let Some(text) = page(name) else { continue };
         for path in quoted(&text) {
@@ -121,6 +122,7 @@ fn every_file_that_a_page_names_is_there() {
                 "cli",
                 "program",
                 "reference",
+                "transfer",
                 "docs",
                 "scripts",
                 "examples",

@@ -47,6 +47,7 @@ mod step_inputs;
 #[cfg(feature = "mpi")]
 mod step_mpi;
 mod trace;
+mod transfer;
 mod verify;
 mod view;
 mod whole;
@@ -99,6 +100,8 @@ enum Command {
     Report(report::ReportArgs),
     /// Reshard a checkpoint and verify every byte
     Run(run::RunArgs),
+    /// Plan the transfer of a model between two worlds, or prove an exported plan
+    Transfer(transfer::TransferArgs),
     /// Show the contents of a checkpoint: tensors, types, shapes, shardings
     Inspect(inspect::InspectArgs),
     /// Compare the tensors of two checkpoints, in any file format and sharding
@@ -156,6 +159,7 @@ pub fn run<A: Into<OsString>>(args: impl IntoIterator<Item = A>, console: &mut C
         Command::Random(args) => (guarded(|| random::run(&args, console)), args.format.json),
         Command::Report(args) => (guarded(|| report::run(&args, console)), args.json()),
         Command::Run(args) => (guarded(|| run::run(&args, console)), args.format.json),
+        Command::Transfer(args) => (guarded(|| transfer::run(&args, console)), args.json()),
         Command::Inspect(args) => (guarded(|| inspect::run(&args, console)), args.format.json),
         Command::Diff(args) => (guarded(|| diff::run(&args, console)), args.format.json),
         Command::Verify(args) => (guarded(|| verify::run(&args, console)), args.format.json),

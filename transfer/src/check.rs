@@ -112,10 +112,9 @@ pub fn check(parts: impl IntoIterator<Item = Result<RankPart, Error>>) -> Result
                 format!("rank {from} sends to rank {to}, and rank {rank} has no part; export all ranks")
             }
             None => format!(
-                "rank {from} sends {} boxes to rank {to}, which receives {} boxes from it{}; export the plan again",
-                sent.boxes,
-                received.boxes,
-                if sent.boxes == received.boxes { ", and they differ" } else { "" }
+                "rank {from} and rank {to} list different boxes for their message, of {} sent and {} received; \
+                 export the plan again",
+                sent.boxes, received.boxes
             ),
         };
         return Err(Error::new(ErrorKind::MessagesDiffer, message));
@@ -147,17 +146,21 @@ fn failed(part: &RankPart, target: usize, fault: Fault) -> Error {
     match fault {
         Fault::Gap(start, stop) => Error::new(
             ErrorKind::Unwritten,
-            format!("elements {start} to {stop} of {count} of `{name}` on rank {rank} are written by no box"),
+            format!(
+                "elements {start} to {stop} of {count} of `{name}` on rank {rank} are written by no box; export the plan again"
+            ),
         ),
         Fault::Twice(at) => Error::new(
             ErrorKind::WrittenTwice,
-            format!("element {at} of {count} of `{name}` on rank {rank} is written twice"),
+            format!(
+                "element {at} of {count} of `{name}` on rank {rank} is written twice; export the plan again"
+            ),
         ),
         Fault::Outside(at) => Error::invalid(format!(
-            "a box writes element {at} of `{name}` on rank {rank}, whose buffer has {count} elements"
+            "a box writes element {at} of `{name}` on rank {rank}, whose buffer has {count} elements; export the plan again"
         )),
         Fault::NotNested => Error::invalid(format!(
-            "the strides of a box of `{name}` on rank {rank} do not nest, so it may write an element twice"
+            "the strides of a box of `{name}` on rank {rank} do not nest, so it may write an element twice; export the plan again"
         )),
         Fault::TooComplex => Error::new(
             ErrorKind::TooLarge,
@@ -177,7 +180,7 @@ fn sources(part: &RankPart) -> Result<(), Error> {
         let last = entry.source_offset.saturating_add(span);
         if last >= source.count {
             return Err(Error::invalid(format!(
-                "a box reads element {last} of `{}` on rank {}, whose buffer has {} elements",
+                "a box reads element {last} of `{}` on rank {}, whose buffer has {} elements; export the plan again",
                 shown(&source.name),
                 part.rank,
                 source.count
@@ -193,7 +196,7 @@ fn sources(part: &RankPart) -> Result<(), Error> {
         };
         if (from, to) != (source.dtype, target.dtype) {
             let message = format!(
-                "a box converts {} to {}, and `{}` is {} and `{}` is {}",
+                "a box converts {} to {}, and `{}` is {} and `{}` is {}; export the plan again",
                 dtype::name(from),
                 dtype::name(to),
                 shown(&source.name),

@@ -9,10 +9,13 @@ use reshard_mapping::{Axis, Dtype, Piece};
 
 use crate::boxes::{Nest, strides};
 use crate::dtype;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::frame::Frame;
 use crate::part::Loop;
 use crate::shards::Shards;
+
+/// The largest number of boxes of all classes.
+const MOST_BOXES: usize = 1 << 20;
 
 /// A box between the owners of a region and the ranks that want it.
 #[derive(Debug)]
@@ -95,6 +98,8 @@ pub(crate) struct Classes {
     pub(crate) ranks: Interned<usize>,
     pub(crate) loops: Interned<Loop>,
     known: HashMap<Key, usize>,
+    /// Boxes of all classes.
+    boxes: usize,
     /// Ranks of a node: owners in the node of a receiver are preferred.
     ranks_per_node: Option<usize>,
 }
@@ -208,6 +213,13 @@ impl Classes {
                         });
                     }
                 }
+            }
+            self.boxes += class.boxes.len() - begin;
+            if self.boxes > MOST_BOXES {
+                let message = format!(
+                    "the plan has more than {MOST_BOXES} different boxes; choose placements that nest, or fewer ranks"
+                );
+                return Err(Error::new(ErrorKind::TooLarge, message));
             }
             class.boxes[begin..].sort_by_key(|one| one.target_offset);
         }

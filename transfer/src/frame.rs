@@ -3,7 +3,7 @@
 //! A target without `|` has one part. The part `j` of the others starts on rank `r` at the sum of the local extents of
 //! the parts before it, so each part is an ordinary sharding, with an offset in the buffer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::error::{Error, ErrorKind, shown};
 use crate::shards::Shards;
@@ -42,9 +42,14 @@ pub(crate) struct Frame {
     pub(crate) parts: Vec<Part>,
     /// Extents of the buffers.
     pub(crate) buffers: BTreeMap<usize, Vec<usize>>,
+    /// Elements of all buffers.
+    pub(crate) elements: u128,
     /// `true` if all buffers have one shape, with the parts at the same offsets.
     pub(crate) is_uniform: bool,
 }
+
+/// A region, the first index of its part, and the extents of the buffer.
+type BufferKey = (usize, usize, Vec<usize>);
 
 impl Frame {
     /// Returns the buffers of a tensor of this shape whose parts have these extents on a dim.
@@ -76,11 +81,12 @@ impl Frame {
             parts.push(Part { start, extent: *extent, shards, wanters: Vec::new() });
             start += extent;
         }
-        let mut frame = Self { dim, parts, buffers: BTreeMap::new(), is_uniform: true };
+        let mut frame = Self { dim, parts, buffers: BTreeMap::new(), elements: 0, is_uniform: true };
         let mut ranks: Vec<usize> = tensor.mesh.ranks().collect();
         ranks.sort_unstable();
+        let mut known = vec![HashMap::new(); extents.len()];
         for rank in ranks {
-            frame.add(tensor, rank)?;
+            frame.add(tensor, rank, &mut known)?;
         }
         frame.is_uniform = frame.parts.iter().all(|part| {
             let mut places = part.wanters.iter().map(|of| (of.first, &of.buffer));
@@ -90,8 +96,13 @@ impl Frame {
         Ok(frame)
     }
 
-    /// Adds the buffer of a rank.
-    fn add(&mut self, tensor: &SideTensor, rank: usize) -> Result<(), Error> {
+    /// Adds the buffer of a rank; `known` has the numbers of the wanters of each part.
+    fn add(
+        &mut self,
+        tensor: &SideTensor,
+        rank: usize,
+        known: &mut [HashMap<BufferKey, usize>],
+    ) -> Result<(), Error> {
         let of_part = |part: &Part| part.shards.of_rank(rank).map(|k| part.shards.held[k].shape.clone());
         let shapes: Vec<Vec<usize>> = self.parts.iter().filter_map(of_part).collect();
         let Some(mut buffer) = shapes.first().cloned() else { return Ok(()) };
@@ -128,15 +139,16 @@ impl Frame {
             );
             return Err(Error::new(ErrorKind::LocalShape, message));
         }
-        for (part, first) in self.parts.iter_mut().zip(starts) {
+        for ((part, first), known) in self.parts.iter_mut().zip(starts).zip(known) {
             let Some(region) = part.shards.of_rank(rank) else { continue };
-            let same = |of: &&mut Wanters| of.region == region && of.first == first && of.buffer == buffer;
-            if let Some(of) = part.wanters.iter_mut().find(same) {
-                of.ranks.push(rank);
-            } else {
-                part.wanters.push(Wanters { ranks: vec![rank], region, first, buffer: buffer.clone() });
-            }
+            let wanters = &mut part.wanters;
+            let number = *known.entry((region, first, buffer.clone())).or_insert_with(|| {
+                wanters.push(Wanters { ranks: Vec::new(), region, first, buffer: buffer.clone() });
+                wanters.len() - 1
+            });
+            wanters[number].ranks.push(rank);
         }
+        self.elements += buffer.iter().map(|extent| *extent as u128).product::<u128>();
         self.buffers.insert(rank, buffer);
         Ok(())
     }

@@ -87,7 +87,9 @@ fn compare(tensor: &SideTensor, made: &MadeTensor, source: &Side) -> Result<(), 
     if made.dtype != tensor.dtype {
         let stored = made.stored.first().map_or_else(|| dtype::name(made.dtype), |dtype| dtype::name(*dtype));
         let of = made.pieces.iter().find_map(|piece| source.tensors().get(piece.source?));
-        let of = of.map_or_else(String::new, |of| format!(" (`{}`)", shown(&of.name)));
+        let of = of
+            .filter(|of| of.name != tensor.name)
+            .map_or_else(String::new, |of| format!(" (`{}`)", shown(&of.name)));
         let is_float = |dtype: Dtype| matches!(dtype, Dtype::F16 | Dtype::BF16 | Dtype::F32 | Dtype::F64);
         let hint = if is_float(made.dtype) && is_float(tensor.dtype) {
             format!("add \"{name}\" = \"{}\" to [cast]", dtype::name(tensor.dtype))

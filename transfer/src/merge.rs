@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use reshard_mapping::Mapping;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, shown};
 use crate::side::{Side, SideTensor};
@@ -97,7 +98,7 @@ fn merged(first: &SideTensor, of_ranks: &BTreeMap<usize, &SideTensor>) -> Result
 }
 
 /// The plan of a rank, to be compared with the plans of the others before any byte is sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agreement {
     rank: usize,
     hash: u64,

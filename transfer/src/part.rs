@@ -4,6 +4,8 @@
 //! the sender and the receiver list the same boxes in the same order, so the bytes of a message are its boxes packed
 //! one after another, each with its loops outermost first.
 
+use std::fmt;
+
 use reshard_mapping::Dtype;
 
 use crate::dtype;
@@ -140,6 +142,21 @@ pub struct BoxCopy<'a> {
     pub target_offset: u64,
     /// The loops, outermost first; none for one element.
     pub loops: &'a [Loop],
+}
+
+impl fmt::Display for RankPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "rank {} of plan {:016x}: {} receives, {} sends, {} fills, {} templates",
+            self.rank,
+            self.hash,
+            self.receives.len(),
+            self.sends.len(),
+            self.fills.len(),
+            self.templates.len()
+        )
+    }
 }
 
 impl RankPart {

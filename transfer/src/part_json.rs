@@ -133,7 +133,9 @@ impl RankPart {
         let named = |list: Vec<JsonNamed>| -> Result<Vec<Named>, Error> {
             let one =
                 |of: JsonNamed| Ok(Named { dtype: dtype::named(&of.dtype)?, name: of.name, count: of.count });
-            list.into_iter().map(one).collect()
+            let mut all: Vec<Named> = list.into_iter().map(one).collect::<Result<_, Error>>()?;
+            all.sort_by_cached_key(Named::key);
+            Ok(all)
         };
         let (sources, targets) = (named(read.sources)?, named(read.targets)?);
         let mut reader = Reader {

@@ -7,7 +7,7 @@ use reshard_mapping::{Dtype, MadeTensor, Mapping};
 use reshard_sharding::Mesh;
 
 use crate::class::{Classes, PartPiece};
-use crate::error::{Error, shown};
+use crate::error::{Error, ErrorKind, shown};
 use crate::frame::Frame;
 use crate::hash::Hasher;
 use crate::matched;
@@ -17,6 +17,12 @@ use crate::side::{Side, SideTensor};
 
 /// Version of the planner: equal inputs have equal plans within a version.
 const PLANNER: u64 = 1;
+
+/// The largest number of ranks of all different shardings, each as often as shardings have it.
+const MOST_SHARDS: usize = 1 << 22;
+
+/// The largest number of bytes of the buffers of all targets, so that no sum of bytes overflows.
+const MOST_BYTES: u128 = 1 << 62;
 
 /// Options of a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -112,6 +118,8 @@ impl Transfer {
             classes: Classes::new(options.ranks_per_node),
             units: Vec::new(),
             requests: 0,
+            listed: 0,
+            bytes: 0,
         };
         let mut of_targets = Vec::with_capacity(made.len());
         for (number, (tensor, made)) in target.tensors().iter().zip(&made).enumerate() {
@@ -184,6 +192,10 @@ struct Planning<'a> {
     classes: Classes,
     units: Vec<Unit>,
     requests: usize,
+    /// Ranks of the shardings so far.
+    listed: usize,
+    /// Bytes of the buffers so far, in types of 8 bytes.
+    bytes: u128,
 }
 
 impl<'a> Planning<'a> {
@@ -199,6 +211,18 @@ impl<'a> Planning<'a> {
         })
     }
 
+    /// Counts the ranks of a sharding before they are listed.
+    fn count(&mut self, ranks: usize) -> Result<(), Error> {
+        self.listed = self.listed.saturating_add(ranks);
+        if self.listed <= MOST_SHARDS {
+            return Ok(());
+        }
+        let message = format!(
+            "the different shardings have more than {MOST_SHARDS} shards; plan the tensors in several transfers"
+        );
+        Err(Error::new(ErrorKind::TooLarge, message))
+    }
+
     fn source_shards(&mut self, number: usize) -> Result<usize, Error> {
         if let Some(shards) = self.of_sources[number] {
             return Ok(shards);
@@ -210,6 +234,7 @@ impl<'a> Planning<'a> {
         let shards = if let Some(shards) = self.shard_numbers.get(&key) {
             *shards
         } else {
+            self.count(tensor.mesh.size())?;
             self.shards.push(Shards::new(tensor, shape, text)?);
             self.shard_numbers.insert(key, self.shards.len() - 1);
             self.shards.len() - 1
@@ -236,6 +261,7 @@ impl<'a> Planning<'a> {
         if let Some(frame) = self.frame_numbers.get(&key).filter(|_| tensor.local_shapes.is_empty()) {
             return Ok(*frame);
         }
+        self.count(tensor.mesh.size().saturating_mul(key.5.len()))?;
         self.frames.push(Frame::new(tensor, &made.shape, dim, &key.5, text)?);
         if tensor.local_shapes.is_empty() {
             self.frame_numbers.insert(key, self.frames.len() - 1);
@@ -246,6 +272,12 @@ impl<'a> Planning<'a> {
     /// Adds the units of a target; returns the number of its frame.
     fn add(&mut self, target: usize, tensor: &'a SideTensor, made: &MadeTensor) -> Result<usize, Error> {
         let frame = self.frame(tensor, made)?;
+        self.bytes += 8 * self.frames[frame].elements;
+        if self.bytes > MOST_BYTES {
+            let message =
+                format!("the targets have over 2^62 bytes with `{}`; check the shapes", shown(&tensor.name));
+            return Err(Error::new(ErrorKind::TooLarge, message));
+        }
         for piece in &made.pieces {
             let shards = piece.source.map(|source| self.source_shards(source)).transpose()?;
             let dtype = piece.source.and_then(|source| self.source.tensors().get(source)).map(|of| of.dtype);

@@ -29,4 +29,5 @@ mod shards;
 mod snapshots;
 mod step;
 mod trace;
+mod transfer;
 mod view_mesh;

@@ -10,6 +10,7 @@ mod grammar;
 #[allow(dead_code)]
 mod tensor;
 
+mod balance;
 mod drawn;
 mod execute;
 mod exports;

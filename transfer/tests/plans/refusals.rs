@@ -71,7 +71,8 @@ fn names_that_do_not_meet() {
 fn types_and_shapes_that_differ() {
     let source = side("dp=2", &[("w", "f32", "[8, 4]", "S(0)")]);
     let target = side("dp=2@2", &[("w", "bf16", "[8, 4]", "S(0)")]);
-    let words = ["`w` is bf16 on the target and f32 on the source", "[cast]", "\"w\" = \"bf16\""];
+    let words =
+        ["`w` is bf16 on the target and f32 on the source", "no pattern of [cast]", "\"w\" = \"bf16\""];
     refused(&source, &target, &Mapping::default(), ErrorKind::DtypeMismatch, &words);
     let kept = Mapping::default().with_cast("w", "keep").unwrap().with_cast("*", "bf16").unwrap();
     refused(&source, &target, &kept, ErrorKind::DtypeMismatch, &["bf16", "f32"]);
