@@ -1,4 +1,4 @@
-"""Every example of docs/torch.md runs on eight ranks and prints the page's output on rank 0.
+"""Every example of docs/torch.md runs on eight ranks and prints the page's output on rank 0; so does docs/transfer.md.
 
 With `RESHARD_WRITE=1` this updates the page.
 """
@@ -8,10 +8,14 @@ import io
 import os
 import pathlib
 import re
+import socket
+import subprocess
+import sys
 
 from ranks import Ranks
 
 PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs/torch.md"
+TRANSFER = PAGE.with_name("transfer.md")
 BLOCK = re.compile(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", re.DOTALL)
 
 
@@ -42,3 +46,19 @@ def test_examples_run_and_print_what_is_said(eight: Ranks) -> None:
         PAGE.write_text(made)
         page = made
     assert made == page, "docs/torch.md is out of date; RESHARD_WRITE=1 updates it"
+
+
+def test_the_program_of_the_page_on_transfers_prints_what_is_said(tmp_path: pathlib.Path) -> None:
+    code, text = BLOCK.findall(TRANSFER.read_text())[0]
+    assert len(code.splitlines()) < 30
+    program = tmp_path / "weights.py"
+    program.write_text(code.replace("29517", str(_free_port())))
+    run = subprocess.run([sys.executable, "-P", str(program)], capture_output=True, text=True, timeout=300, check=False)
+    assert run.returncode == 0, run.stderr
+    assert [line.rstrip() for line in run.stdout.splitlines()] == text.splitlines(), run.stdout
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
