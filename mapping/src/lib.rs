@@ -37,7 +37,7 @@
 //! * **`+`** concatenates on `DIM` (0). `by N` splits each part into N equal blocks: the first block of each part,
 //!   then the second of each, and so on. Shares are the ratio of the parts: `4 q + 1 k + 1 v`.
 //! * **`|`** concatenates the shards of the parts on each rank. Whole, it equals `+`; [`MadeTensor::local_parts`] has
-//!   the extents, and each part can have placements of its own.
+//!   the extents, and each part can have separate placements.
 //! * **`stack(e.#)`** adds a dim; `#` is 0, 1, .. without a gap. `e.# = unstack(x)` is `stack(e.#) = x`.
 //! * **`rearrange`** splits dims into axes, permutes and merges them. An axis only on the right side repeats. An axis
 //!   only on the left side has copies, which must be equal ([`Mapped::checks`]). `1` is a dim without an axis.

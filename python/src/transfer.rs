@@ -128,7 +128,7 @@ impl PyTransfer {
         PyList::new(py, rows.collect::<PyResult<Vec<_>>>()?)
     }
 
-    /// Proves that the parts write each element of the target exactly once; returns what was proved.
+    /// Proves that the parts write each element of the target exactly once; returns the proof as a table.
     fn certificate(&self, py: Python<'_>) -> Answer<String> {
         py.detach(|| Ok(self.plan.certificate()?.to_string()))
     }
@@ -148,7 +148,12 @@ impl PyTransfer {
     }
 
     fn __repr__(&self) -> String {
-        format!("Transfer(hash={}, ranks={}, targets={})", self.hash(), self.plan.ranks().len(), self.targets.len())
+        format!(
+            "Transfer(hash={}, ranks={}, targets={})",
+            self.hash(),
+            self.plan.ranks().len(),
+            self.targets.len()
+        )
     }
 }
 

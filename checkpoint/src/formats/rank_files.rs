@@ -103,7 +103,7 @@ struct Expected {
     shards: Vec<Bytes>,
 }
 
-/// What the files of the ranks have of a tensor.
+/// The parts of a tensor that the files of the ranks have.
 enum Layout {
     One(Box<Sharding>),
     ByPart(Box<ByPart>),

@@ -8,7 +8,7 @@
 //!                   indices of the local tensor: from  sum over i < j of local extent i(r)  on, in the dim of the parts
 //! ```
 //!
-//! The regions of one part are equal or disjoint, and those of two parts are disjoint. So together they are the
+//! The regions of one part are equal or disjoint, and those of two parts are disjoint. So they are the
 //! distinct regions of the whole, like those of a single sharding.
 
 use std::fmt;
@@ -92,7 +92,7 @@ impl ByPart {
             let fits = |dim: &usize| *dim == self.parts.dim || shape[*dim] == whole[*dim];
             if !(0..shape.len()).all(|dim| fits(&dim)) {
                 let message = format!(
-                    "with `{self}` rank {rank} would concatenate {whole:?} and {shape:?} on dim {}; split the other dims alike",
+                    "with `{self}` rank {rank} would concatenate {whole:?} and {shape:?} on dim {}; split the other dims equally",
                     self.parts.dim
                 );
                 return Err(Error::refused("spec", message));
@@ -104,7 +104,7 @@ impl ByPart {
 
     /// Returns the distinct regions of all parts in the whole tensor.
     ///
-    /// The holders are numbers of pairs of a part and a rank; [`InRank`] and [`ByPart::rank_of`] are of these.
+    /// Each position is a pair of a part and a rank, see [`ByPart::rank_of`].
     pub(crate) fn placed(&self) -> Result<Placed, Error> {
         let (mut placed, mut before) = (Placed::apart(Vec::new()), 0);
         for (sharding, extent) in self.shardings.iter().zip(&self.parts.extents) {
@@ -118,7 +118,7 @@ impl ByPart {
         Ok(placed)
     }
 
-    /// Returns the distinct regions of all parts; the holders are the positions of ranks.
+    /// Returns the distinct regions of all parts, with the positions of their ranks.
     pub(crate) fn placed_on_ranks(&self) -> Result<Placed, Error> {
         let mut placed = self.placed()?;
         for holder in placed.holders.iter_mut().flatten() {
@@ -133,7 +133,7 @@ impl ByPart {
         pair % self.shardings.first().map_or(1, |sharding| sharding.mesh().size())
     }
 
-    /// Returns the location of a region in the local tensor of each of its holders, in the order of the holders.
+    /// Returns the location of each region in the local tensor of each of its ranks, in their order.
     pub(crate) fn in_ranks(&self) -> Result<Vec<Vec<InRank>>, Error> {
         let placed = self.placed()?;
         let ranks: Vec<usize> = self.shardings.iter().take(1).flat_map(|one| one.mesh().ranks()).collect();

@@ -83,7 +83,7 @@ pub struct Tensor {
     pub(crate) data: Data,
     /// The checksums of the distinct regions, `None` where one has none; empty if there are none at all.
     pub(crate) sums: Vec<Option<u64>>,
-    /// The parts that every rank concatenates, each with placements of its own; `None` if it has no such parts.
+    /// The parts that every rank concatenates, each with separate placements; `None` if it has no such parts.
     pub(crate) parts: Option<LocalParts>,
 }
 

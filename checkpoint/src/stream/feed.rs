@@ -40,7 +40,7 @@ pub(super) struct Work<'a> {
     pub(super) written: Vec<Sum>,
     /// The offset of each rank's shard in its file.
     starts: Vec<u64>,
-    /// The location of each region in the shard of each of its holders, if ranks concatenate parts.
+    /// The location of each region in the file of each of its ranks, if ranks concatenate parts.
     in_ranks: Vec<Vec<InRank>>,
     /// The same shards as chunks of a distributed checkpoint, each with its checksum.
     pub(super) chunks: Vec<(Chunk, Sum32)>,
@@ -228,7 +228,7 @@ impl Work<'_> {
         self.chunks.get(region).map_or_else(|| self.starts[place], |(chunk, _)| chunk.bytes)
     }
 
-    /// Calls `each` for the parts of a range of a region's bytes: their offsets in the file of a holder.
+    /// Calls `each` for the parts of a range of a region's bytes: their offsets in the file of a rank.
     pub(super) fn each_part<E>(
         &self,
         region: usize,

@@ -1,7 +1,7 @@
-//! Placements by part: the file of a rank has the shards of the parts, one after the other, along the dim of the rule.
+//! Placements by part: the file of a rank has the concatenated shards of the parts, along the dim of the rule.
 //!
-//! The expected files are made from the parts by definition: each part is cut by its own sharding, and the cuts of a
-//! rank are concatenated row by row.
+//! The expected files are made from the parts by definition: each part is split by its sharding, and the
+//! shards of a rank are concatenated row by row.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ struct Case {
 
 const MESHES: [&str; 6] = ["a=1", "a=3", "a=2,b=2", "a=2,b=3", "a=2:1,b=2:2", "a=2,b=2@3"];
 
-/// Draws parts with placements that split the dim of the parts freely, and other dims alike.
+/// Draws parts with placements that split the dim of the parts freely, and other dims equally.
 fn draw(r: &mut Random) -> Case {
     let mesh = *r.pick(&MESHES);
     let axes = mesh.matches('=').count();
@@ -59,11 +59,11 @@ impl Case {
 
     /// The tensor in the file of a rank.
     fn of_rank(&self, rank: usize) -> Whole {
-        let cut = |(part, sharding): (&Whole, Sharding)| {
+        let shard = |(part, sharding): (&Whole, Sharding)| {
             let region = sharding.region(rank).unwrap();
             Whole { dtype: part.dtype, shape: region.local_shape().to_vec(), bytes: slice(part, &region) }
         };
-        concatenated(&self.parts.iter().zip(self.shardings()).map(cut).collect::<Vec<_>>(), self.dim)
+        concatenated(&self.parts.iter().zip(self.shardings()).map(shard).collect::<Vec<_>>(), self.dim)
     }
 
     fn input(&self) -> PathBuf {

@@ -150,7 +150,7 @@ fn one_call_reshards_and_tells_every_byte_once() {
     let error = job(&out).run_on(&block, Some(&spec), &mut told).unwrap_err();
     assert_eq!((error.code(), error.class(), told.failed), ("output", ErrorClass::Refused, Some("output")));
     assert_eq!(fs::read_dir(&out).unwrap().count(), 7);
-    // Options of an input, of an engine, and two specs are refused.
+    // Options of an input or of an engine, and two specs, are errors.
     let elsewhere = folder.path().join("elsewhere");
     for (job, why) in [
         (ReshardJob { input: Some(out.clone()), ..job(&elsewhere) }, "drop `input`"),

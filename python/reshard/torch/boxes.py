@@ -36,7 +36,7 @@ class Box:
 
     @property
     def sent(self) -> int:
-        """The place in `cast` of the type in which elements are sent: the first of the smallest."""
+        """The index in `cast` of the type in which elements are sent: the first of the smallest."""
         sizes = [TORCH_DTYPES[name].itemsize for name in self.cast]
         return sizes.index(min(sizes))
 
@@ -64,7 +64,7 @@ class Box:
         return staging[self.at : self.at + self.bytes].view(self.dtype).view(self.extents)
 
     def converted(self, values: torch.Tensor) -> torch.Tensor:
-        """Returns values of the stored type in the last type, by way of all types between them."""
+        """Returns values of the stored type in the last type, converted through all types between them."""
         for name in self.cast[1:]:
             values = values.to(TORCH_DTYPES[name])
         return values
@@ -79,8 +79,8 @@ class Bucket:
     send_bytes: list[int] = field(default_factory=list)
     receive_bytes: list[int] = field(default_factory=list)
 
-    def place(self, ranks: list[int]) -> None:
-        """Places the boxes in the messages of the ranks: those of wider types first, so that each is aligned."""
+    def assign_offsets(self, ranks: list[int]) -> None:
+        """Assigns offsets in the messages of the ranks: wider types first, so that each box is aligned."""
         for boxes, sizes in ((self.sends, self.send_bytes), (self.receives, self.receive_bytes)):
             of_peer: dict[int, list[Box]] = {}
             for box in boxes:
@@ -96,17 +96,17 @@ class Bucket:
 
 @dataclass
 class Views:
-    """Pairs of views, from which and to which a bucket is copied; `places` are the addresses of the tensors."""
+    """Pairs of views, from which and to which a bucket is copied; `addresses` are those of the tensors."""
 
-    places: list[int]
+    addresses: list[int]
     to: list[torch.Tensor]
     from_: list[torch.Tensor]
     # Boxes with more than one conversion on this side, which need memory between them.
     slow: list[tuple[torch.Tensor, torch.Tensor, list[str]]]
 
     @classmethod
-    def of(cls, places: list[int], boxes: list[Box], packs: bool, held: Mapping[str, torch.Tensor], staging: torch.Tensor) -> "Views":
-        made = cls(places, [], [], [])
+    def of(cls, addresses: list[int], boxes: list[Box], packs: bool, held: Mapping[str, torch.Tensor], staging: torch.Tensor) -> "Views":
+        made = cls(addresses, [], [], [])
         for box in boxes:
             staged = box.staged(staging)
             to, of = (staged, box.source_view(held)) if packs else (box.target_view(held), staged)

@@ -1,4 +1,4 @@
-"""Descriptions of the two sides of a weight transfer: each rank describes what it holds, as JSON."""
+"""Descriptions of the two sides of a weight transfer: each rank describes its tensors as JSON."""
 
 import json
 from collections.abc import Mapping

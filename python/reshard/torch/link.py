@@ -1,4 +1,4 @@
-"""The ranks of both sides of a weight transfer: a group of c10d, or a store by which two worlds meet."""
+"""The ranks of both sides of a weight transfer: a group of c10d, or a store that two worlds share."""
 
 import datetime
 import pickle
@@ -15,7 +15,7 @@ from reshard.torch.lost import lost
 
 
 class Link(Protocol):
-    """What a transfer needs of a group: its ranks, objects of all, one exchange, and the least of numbers."""
+    """The calls of a transfer on its ranks: objects of all, one exchange, and the least of numbers."""
 
     rank: int
     ranks: list[int]
@@ -59,7 +59,7 @@ class GroupLink:
 
 
 class StoreLink:
-    """Ranks of two worlds that meet by a store: rank `rank` of `size`; bytes go over gloo."""
+    """Ranks of two worlds that share a store: rank `rank` of `size`; bytes go over gloo."""
 
     def __init__(self, store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> None:
         self.rank, self.ranks, self.device = rank, list(range(size)), torch.device("cpu")

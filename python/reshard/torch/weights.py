@@ -35,7 +35,7 @@ _NONE = 1 << 40
 
 @dataclass
 class WeightPlan:
-    """What a `WeightSync` sends: the plan of all ranks, and the part of this one."""
+    """The plan of a `WeightSync` for all ranks, and the part of this rank."""
 
     transfer: Transfer
     rank: int
@@ -51,7 +51,7 @@ class WeightPlan:
         return self.transfer.part_bytes(self.rank)
 
     def __str__(self) -> str:
-        """Returns the proved plan as a table: bytes by rank, received and sent, beside their bounds."""
+        """Returns the proved plan as a table: bytes by rank, received and sent, with their bounds."""
         calls = f"{counted(self.buckets, 'exchange')} and 1 agreement, {self.staging_bytes} bytes of staging on rank {self.rank}"
         return f"{self.transfer.certificate().rstrip()}\n{calls}"
 
@@ -70,7 +70,7 @@ class Handle:
 class WeightSync:
     """Sends the weights of a trainer into the tensors of a server, in place, over the ranks of both.
 
-    Each rank gives what it has: `source`, DTensors or plain tensors, nested or not; `target`, plain tensors that are
+    Each rank passes its tensors: `source`, DTensors or plain tensors, nested or not; `target`, plain tensors that are
     this rank's buffers, or DTensors; both, if it is on both sides. Other entries of a state are not sent. `target_mesh`
     are the ranks of the target, as `tp=4@[4,5,6,7]`, and `placements` those of its plain tensors, by name patterns.
     `mapping` are the rules that make tensors of the target, and `cast` the types by name patterns: `"bf16"`, or None to
@@ -83,7 +83,7 @@ class WeightSync:
     `group` is a group of both sides; default: all ranks. Worlds without one give `store=(store, rank, size)`, with ranks
     of both sides from 0 on. `checksum` compares a checksum of each message.
 
-    Errors: `ReshardError` on all ranks for what one rank gives that does not fit; `EngineError` for a rank that has gone.
+    Errors: `ReshardError` on all ranks for an argument of one rank that does not fit; `EngineError` for a failed rank.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class WeightSync:
         return source, described(self._target, over, shift) if serves else None
 
     def plan(self) -> WeightPlan:
-        """Returns what is sent: bytes by rank beside the bound, calls, boxes, and the parts for other transports."""
+        """Returns the plan: bytes by rank with their bounds, calls, boxes, and the parts for other transports."""
         return WeightPlan(self._transfer, self._link.rank, len(self._buckets), self._staging_bytes)
 
     @property
@@ -190,7 +190,7 @@ class WeightSync:
         for box in receives:
             self._buckets[of_target[box.target]].receives.append(box)
         for bucket in self._buckets:
-            bucket.place(self._link.ranks)
+            bucket.assign_offsets(self._link.ranks)
         device = self._link.device
         out = max((sum(bucket.send_bytes) for bucket in self._buckets), default=0)
         into = [sum(bucket.receive_bytes) for bucket in self._buckets]
@@ -257,7 +257,7 @@ class WeightSync:
         return epoch
 
     def _arrived(self, at: int, work: Any, sums: Any, written: Mapping[str, torch.Tensor]) -> Exception | None:
-        """Waits for a bucket, and unpacks it unless all buckets are kept; returns an error of this rank."""
+        """Waits for a bucket, and unpacks it unless all buckets are staged; returns an error of this rank."""
         work.wait()
         try:
             if sums is not None:
@@ -269,7 +269,7 @@ class WeightSync:
         return None
 
     def _write(self, written: Mapping[str, torch.Tensor]) -> None:
-        """Writes what does not come from other ranks, and with `all` what has come; then exchanges the sets."""
+        """Writes local copies and zeros, and with `all` the received bytes; then exchanges the sets."""
         if self._commit == "all":
             for at, bucket in enumerate(self._buckets):
                 self._views_of(at, "into", bucket.receives, written, self._into[at]).copy()
@@ -296,13 +296,13 @@ class WeightSync:
         return None
 
     def _views_of(self, at: int, way: str, boxes: list["Box"], held: Mapping[str, torch.Tensor], staging: torch.Tensor) -> "Views":
-        """Returns the views of a bucket's boxes, made again only if a tensor has moved."""
+        """Returns the views of a bucket's boxes, new ones only if a tensor has another address."""
         names = sorted({box.source if way == "out" else box.target for box in boxes})
-        places = [local_of(held[name]).data_ptr() for name in names]
+        addresses = [local_of(held[name]).data_ptr() for name in names]
         key = (at, way, held is self._target or way == "out")
         known = self._views.get(key)
-        if known is None or known.places != places:
-            known = self._views[key] = Views.of(places, boxes, way == "out", held, staging)
+        if known is None or known.addresses != addresses:
+            known = self._views[key] = Views.of(addresses, boxes, way == "out", held, staging)
         return known
 
     def _exchange_sums(self, bucket: "Bucket", out: torch.Tensor) -> tuple[Any, torch.Tensor, torch.Tensor]:

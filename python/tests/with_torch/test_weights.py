@@ -61,7 +61,7 @@ def trainer() -> DeviceMesh:
 
 
 def source(rank: int, version: int) -> dict[str, Any] | None:
-    """The nested state of a trainer: DTensors on its mesh, norms on a submesh, and what is no tensor."""
+    """The nested state of a trainer: DTensors on its mesh, norms on a submesh, and an entry that is not a tensor."""
     mesh = trainer()
     if rank >= 4:
         return None
@@ -283,7 +283,7 @@ def test_a_trainer_that_dies_leaves_every_server_whole(commit: str, phase: str) 
 
 
 def executed_by_an_independent_reader(rank: int) -> None:
-    """The exported parts, carried out element by element over the messages of c10d, by a reader of the JSON alone."""
+    """The exported parts, executed element by element by a reader of the JSON alone."""
     state, held = source(rank, 1), target(rank)
     sync = synced(rank, source=state, target=held)
     sync()
@@ -306,12 +306,12 @@ def executed_by_an_independent_reader(rank: int) -> None:
     check(rank, made, 1)
 
 
-def test_exported_parts_are_carried_out_by_another_reader(eight: Ranks) -> None:
+def test_exported_parts_are_executed_by_another_reader(eight: Ranks) -> None:
     eight.run(executed_by_an_independent_reader)
 
 
 def by_a_store(rank: int) -> None:
-    """Two worlds meet by a store: here ranks of one world that use no group."""
+    """Two worlds share a store: here ranks of one world that use no group."""
     store = dist.distributed_c10d._get_default_store()
     sync = synced(rank, store=(dist.PrefixStore("meeting", store), rank, 8), max_bytes=700, checksum=True)
     assert sync() == 1
@@ -319,12 +319,12 @@ def by_a_store(rank: int) -> None:
         check(rank, sync.target, 1)
 
 
-def test_two_worlds_meet_by_a_store(eight: Ranks) -> None:
+def test_two_worlds_share_a_store(eight: Ranks) -> None:
     eight.run(by_a_store)
 
 
 def elastic(rank: int) -> None:
-    """The same call moves a state from four ranks to three of them."""
+    """The same call sends a state from four ranks to three of them."""
     whole = whole_of((12, 6), seed=3)
     before = DeviceMesh("cpu", torch.arange(4))
     after = DeviceMesh("cpu", torch.tensor([3, 0, 1]))
