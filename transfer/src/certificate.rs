@@ -46,9 +46,9 @@ fn hexadecimal<S: Serializer>(hash: &u64, serializer: S) -> Result<S::Ok, S::Err
 }
 
 impl Transfer {
-    /// Proves the exported parts by [`check`], and counts the bytes of each rank.
+    /// Proves the exported parts by [`check()`], and counts the bytes of each rank.
     ///
-    /// Errors: those of [`check`]. They are defects of the planner, whatever the input.
+    /// Errors: those of [`check()`]. They are defects of the planner, whatever the input.
     pub fn certificate(&self) -> Result<Certificate, Error> {
         let coverage = check(self.ranks.iter().map(|rank| Ok(self.part(*rank))))?;
         Ok(Certificate { hash: self.hash, coverage, ranks: self.bytes() })

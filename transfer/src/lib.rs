@@ -33,7 +33,7 @@
 //!
 //! # The proof
 //!
-//! [`check`] proves exported parts, without the planner: the boxes of each buffer are disjoint and have as many elements
+//! [`check()`] proves exported parts, without the planner: the boxes of each buffer are disjoint and have as many elements
 //! as the buffer, and both ranks of each message list the same boxes. [`Transfer::certificate`] adds the bytes of each
 //! rank next to the bounds.
 //!

@@ -104,7 +104,7 @@ impl Transfer {
     /// The placements of a target without any are those of the mapping. What the mapping requires to be equal, such as
     /// `drop a == b`, is not compared: a plan reads no element.
     ///
-    /// Errors: each kind of [`ErrorKind`](crate::ErrorKind) but those of ranks that differ, in one message.
+    /// Errors: each kind of [`ErrorKind`] but those of ranks that differ, in one message.
     pub fn plan(source: &Side, target: &Side, mapping: &Mapping, options: &Options) -> Result<Self, Error> {
         let made = matched::made(source, target, mapping)?;
         let mut planning = Planning {

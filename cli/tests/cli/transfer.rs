@@ -19,7 +19,10 @@ fn files(page: &str, folder: &Path) {
     for (before, block) in
         page.split("```").collect::<Vec<_>>().windows(2).map(|two| (two[0], two[1])).step_by(2)
     {
-        let Some((_, body)) = block.split_once('\n').filter(|(form, _)| *form != "text") else { continue };
+        let Some((_, body)) = block.split_once('\n').filter(|(form, _)| ["json", "toml"].contains(form))
+        else {
+            continue;
+        };
         let name = before.trim_end().split("\n\n").last().and_then(|text| text.split('`').nth(1)).unwrap();
         fs::write(folder.join(name), body).unwrap();
         written += 1;
@@ -49,7 +52,8 @@ fn the_page_shows_the_answers() {
     for block in blocks.iter_mut().skip(1).step_by(2) {
         let Some(body) = block.strip_prefix("text\n") else { continue };
         let first = body.lines().next().unwrap().to_owned();
-        let outcome = run_in(folder.path(), first.strip_prefix("$ reshard ").unwrap());
+        let Some(command) = first.strip_prefix("$ reshard ") else { continue };
+        let outcome = run_in(folder.path(), command);
         let said = format!("text\n{first}\n{}{}", outcome.stderr, outcome.stdout);
         if std::env::var_os("RESHARD_WRITE").is_some() {
             *block = said;

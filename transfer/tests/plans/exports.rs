@@ -18,22 +18,27 @@ fn both_forms_round_trip() {
     }
 }
 
-/// Reads the entries of a binary part by the table of the format alone.
 #[test]
 fn the_binary_form_is_read_without_parsing() {
-    let part = plan().part(5);
+    read_by_the_table(0);
+    read_by_the_table(5);
+}
+
+/// Reads the entries of a binary part by the table of the format alone.
+fn read_by_the_table(rank: usize) {
+    let part = plan().part(rank);
     let bytes = part.to_bytes();
     let short = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
     let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
-    assert_eq!((&bytes[..8], short(8), short(12), long(16)), (&b"RSHARDTP"[..], 1, 5, part.hash()));
-    let records = [48, 48, 8, 24, 20, 20, 20, 20, 1];
+    assert_eq!((&bytes[..8], short(8), short(12), long(16)), (&b"RSHARDTP"[..], 1, rank, part.hash()));
+    let records = [48, 48, 8, 4, 24, 24, 20, 20, 20, 1];
     let mut tables = vec![64];
     for (k, record) in records.iter().enumerate() {
         tables.push(tables[k] + record * short(24 + 4 * k));
     }
-    assert_eq!(tables[9], bytes.len());
+    assert_eq!(tables[10], bytes.len());
     let text = |at: usize| {
-        let start = tables[8] + short(at);
+        let start = tables[9] + short(at);
         std::str::from_utf8(&bytes[start..start + short(at + 4)]).unwrap().to_owned()
     };
     // The name at an address: the last record that starts at or before it, with the digits of its number.
@@ -53,21 +58,27 @@ fn the_binary_form_is_read_without_parsing() {
         }
         (name, offset)
     };
-    for (entry, copy) in (tables[5]..tables[6]).step_by(20).zip(part.receives()) {
-        let template = tables[4] + 20 * short(entry);
-        assert_eq!(Some(short(template)), copy.peer);
-        let first = tables[3] + 24 * short(template + 4);
-        let loops: Vec<[u64; 3]> = (0..short(template + 8))
-            .map(|k| [long(first + 24 * k), long(first + 24 * k + 8), long(first + 24 * k + 16)])
-            .collect();
-        let expected: Vec<[u64; 3]> =
-            copy.loops.iter().map(|one| [one.extent, one.source_stride, one.target_stride]).collect();
-        assert_eq!(loops, expected);
-        assert_eq!(name(0, long(entry + 4)), (copy.source.to_owned(), copy.source_offset));
-        assert_eq!(name(1, long(entry + 12)), (copy.target.to_owned(), copy.target_offset));
-        assert_eq!(text(template + 12), if copy.cast.is_empty() { "" } else { "f32,bf16" });
+    for (list, copies) in [(6, part.receives().collect::<Vec<_>>()), (7, part.sends().collect())] {
+        let mut copies = copies.into_iter();
+        for entry in (tables[list]..tables[list + 1]).step_by(20) {
+            let template = tables[5] + 24 * short(entry);
+            let first = tables[4] + 24 * short(template + 8);
+            let loops: Vec<[u64; 3]> = (0..short(template + 12))
+                .map(|k| [long(first + 24 * k), long(first + 24 * k + 8), long(first + 24 * k + 16)])
+                .collect();
+            for peer in short(template)..short(template) + short(template + 4) {
+                let copy = copies.next().unwrap();
+                assert_eq!(Some(short(tables[3] + 4 * peer)), copy.peer);
+                let expected: Vec<[u64; 3]> =
+                    copy.loops.iter().map(|one| [one.extent, one.source_stride, one.target_stride]).collect();
+                assert_eq!(loops, expected);
+                assert_eq!(name(0, long(entry + 4)), (copy.source.to_owned(), copy.source_offset));
+                assert_eq!(name(1, long(entry + 12)), (copy.target.to_owned(), copy.target_offset));
+                assert_eq!(text(template + 16), if copy.cast.is_empty() { "" } else { "f32,bf16" });
+            }
+        }
+        assert_eq!(copies.next(), None);
     }
-    assert_eq!(part.receives().count() * 20, tables[6] - tables[5]);
 }
 
 #[test]

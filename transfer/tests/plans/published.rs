@@ -69,7 +69,7 @@ fn one_tensor_an_expert_needs_a_descriptor_each() {
     for (model, world, _, descriptors) in rows().into_iter().filter(|(model, ..)| model.experts > 0) {
         let case = case(&model, world, Experts::Each);
         let plan = check(&case, world, descriptors);
-        for rank in [0, world.source_ranks, *plan.ranks().last().unwrap()] {
+        for rank in [0, world.source_ranks / 2, world.source_ranks, *plan.ranks().last().unwrap()] {
             let bytes = plan.part(rank).to_bytes();
             assert!(bytes.len() < 1_000_000, "rank {rank}: {} bytes", bytes.len());
         }
