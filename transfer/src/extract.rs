@@ -1,6 +1,6 @@
 //! Extracts the part of one rank from a plan.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use crate::boxes::coalesced;
 use crate::class::ClassBox;
@@ -108,24 +108,25 @@ impl Transfer {
 
     /// Numbers the templates and the tensors of a part.
     fn assembled(&self, rank: usize, lists: &[Vec<Found>; 3]) -> RankPart {
-        let (mut used, mut made) = (BTreeSet::new(), BTreeSet::new());
+        let (mut used, mut made) = (vec![false; self.sources.len()], vec![false; self.targets.len()]);
         for found in lists.iter().flatten() {
-            used.extend(found.unit.source);
-            made.insert(found.unit.target);
-        }
-        for (number, tensor) in self.targets.iter().enumerate() {
-            if self.frames[tensor.number].buffers.contains_key(&rank) {
-                made.insert(number);
+            if let Some(source) = found.unit.source {
+                used[source] = true;
             }
+            made[found.unit.target] = true;
         }
-        let (sources, source_numbers) = sorted(&used, |number| {
+        for (made, tensor) in made.iter_mut().zip(&self.targets) {
+            *made |= self.frames[tensor.number].buffers.contains_key(&rank);
+        }
+        let [source_order, target_order] = self.orders();
+        let (sources, source_numbers) = sorted(&used, source_order, |number| {
             let tensor = &self.sources[number];
             let shards = &self.shards[tensor.number];
             let held = shards.of_rank(rank).map(|region| &shards.held[region].shape);
             let count = held.map_or(0, |shape| shape.iter().product::<usize>() as u64);
             Named { name: tensor.name.clone(), dtype: tensor.dtype, count }
         });
-        let (targets, target_numbers) = sorted(&made, |number| {
+        let (targets, target_numbers) = sorted(&made, target_order, |number| {
             let tensor = &self.targets[number];
             let buffer = self.frames[tensor.number].buffers.get(&rank);
             let count = buffer.map_or(0, |shape| shape.iter().product::<usize>() as u64);
@@ -157,8 +158,8 @@ impl Transfer {
             };
             Entry {
                 template,
-                source: found.unit.source.map_or(0, |source| source_numbers[&source]),
-                target: target_numbers[&found.unit.target],
+                source: found.unit.source.map_or(0, |source| source_numbers[source]),
+                target: target_numbers[found.unit.target],
                 source_offset: offsets[0],
                 target_offset: offsets[1],
             }
@@ -171,12 +172,13 @@ impl Transfer {
     }
 }
 
-/// Returns tensors in canonical order, and their indices in it.
-fn sorted(numbers: &BTreeSet<usize>, named: impl Fn(usize) -> Named) -> (Vec<Named>, HashMap<usize, usize>) {
-    let mut all: Vec<(usize, Named)> = numbers.iter().map(|number| (*number, named(*number))).collect();
-    all.sort_by_cached_key(|(_, tensor)| tensor.key());
-    let places = all.iter().enumerate().map(|(place, (number, _))| (*number, place)).collect();
-    (all.into_iter().map(|(_, tensor)| tensor).collect(), places)
+/// Returns the chosen tensors in canonical order, and their indices in it, by number.
+fn sorted(chosen: &[bool], order: &[usize], named: impl Fn(usize) -> Named) -> (Vec<Named>, Vec<usize>) {
+    let mut numbers: Vec<usize> = (0..chosen.len()).filter(|number| chosen[*number]).collect();
+    numbers.sort_unstable_by_key(|number| order[*number]);
+    let mut indices = vec![0; chosen.len()];
+    numbers.iter().enumerate().for_each(|(index, number)| indices[*number] = index);
+    (numbers.into_iter().map(named).collect(), indices)
 }
 
 /// Returns some steps of the longest loop: the offset of the first one in both buffers, and the loops.

@@ -31,11 +31,16 @@ pub(crate) struct Named {
     pub(crate) count: u64,
 }
 
+/// Returns the key of the canonical order of tensors.
+pub(crate) fn key(name: &str, dtype: Dtype) -> (String, String, Vec<u32>) {
+    let (text, numbers) = name_key(name);
+    (text, dtype::name(dtype), numbers)
+}
+
 impl Named {
     /// Returns the key of the canonical order, in which the names of layers are next to each other.
-    pub(crate) fn key(&self) -> (String, String, u64, Vec<u32>) {
-        let (text, numbers) = name_key(&self.name);
-        (text, dtype::name(self.dtype), self.count, numbers)
+    pub(crate) fn key(&self) -> (String, String, Vec<u32>) {
+        key(&self.name, self.dtype)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Plans a transfer: loop nests, boxes, senders.
 
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 use reshard_mapping::internal::Side as PieceSide;
 use reshard_mapping::{Dtype, MadeTensor, Mapping};
@@ -11,6 +12,7 @@ use crate::error::{Error, ErrorKind, shown};
 use crate::frame::Frame;
 use crate::hash::Hasher;
 use crate::matched;
+use crate::part::key;
 use crate::senders::Senders;
 use crate::shards::Shards;
 use crate::side::{Side, SideTensor};
@@ -96,6 +98,7 @@ pub struct Transfer {
     pub(crate) units: Vec<Unit>,
     pub(crate) senders: Senders,
     pub(crate) ranks: Vec<usize>,
+    orders: OnceLock<[Vec<usize>; 2]>,
 }
 
 impl Transfer {
@@ -146,6 +149,7 @@ impl Transfer {
             units,
             senders,
             ranks,
+            orders: OnceLock::new(),
         })
     }
 
@@ -154,6 +158,19 @@ impl Transfer {
     /// Ranks with equal hashes have equal plans; see [`Agreement`](crate::Agreement).
     pub fn hash(&self) -> u64 {
         self.hash
+    }
+
+    /// Returns the number of each source and each target in the canonical order, which is computed once.
+    pub(crate) fn orders(&self) -> &[Vec<usize>; 2] {
+        self.orders.get_or_init(|| {
+            [&self.sources, &self.targets].map(|tensors| {
+                let mut sorted: Vec<usize> = (0..tensors.len()).collect();
+                sorted.sort_by_cached_key(|k| key(&tensors[*k].name, tensors[*k].dtype));
+                let mut order = vec![0; tensors.len()];
+                sorted.into_iter().enumerate().for_each(|(number, k)| order[k] = number);
+                order
+            })
+        })
     }
 
     /// Returns the ranks of both sides, ascending.
