@@ -32,7 +32,7 @@ fn pairs(table: Option<&Bound<'_, PyDict>>) -> Answer<Vec<(String, String)>> {
 
 #[pymethods]
 impl PyTransfer {
-    /// The plan from a source to a target; a lossy conversion needs a pattern of `cast`.
+    /// The plan from a source to a target; a conversion needs a pattern of `cast`.
     ///
     /// `ranks_per_node` lets a rank receive from its own node where it can.
     #[staticmethod]

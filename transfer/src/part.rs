@@ -190,7 +190,7 @@ impl RankPart {
         self.fills.iter().map(|entry| self.copy(entry))
     }
 
-    /// Returns the number of templates: boxes that differ in more than tensors and offsets.
+    /// Returns the number of groups of boxes that differ only in tensors and offsets.
     pub fn templates(&self) -> usize {
         self.templates.len()
     }

@@ -19,7 +19,7 @@ pub(crate) const MOST_RANKS: usize = 1 << 16;
 /// A tensor of a side.
 ///
 /// A tensor is held by the ranks of its mesh. Ranks of the side that are not in the mesh do not hold it, as ranks of
-/// other pipeline stages. Placements on some [axes](SideTensor::with_axes) alone are replicated on the other axes.
+/// other pipeline stages. Placements on some `axes` alone are replicated on the other axes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SideTensor {
@@ -54,24 +54,6 @@ impl SideTensor {
             local_shape: None,
             local_shapes: BTreeMap::new(),
         }
-    }
-
-    /// Returns a target whose shape follows from the mapping, and whose buffers have this shape on every rank.
-    pub fn of_buffers(
-        name: &str,
-        dtype: Dtype,
-        local_shape: &[usize],
-        mesh: &Mesh,
-        placements: &str,
-    ) -> Self {
-        let local_shape = Some(local_shape.to_vec());
-        Self { shape: None, local_shape, ..Self::new(name, dtype, &[], mesh, placements) }
-    }
-
-    /// Returns the tensor with placements for these axes alone; it is replicated on the others.
-    #[must_use]
-    pub fn with_axes(self, axes: &[&str]) -> Self {
-        Self { axes: Some(axes.iter().map(|axis| (*axis).to_owned()).collect()), ..self }
     }
 }
 

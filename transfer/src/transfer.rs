@@ -109,6 +109,9 @@ impl Transfer {
     ///
     /// Errors: each kind of [`ErrorKind`] but those of ranks that differ, in one message.
     pub fn plan(source: &Side, target: &Side, mapping: &Mapping, options: &Options) -> Result<Self, Error> {
+        if options.ranks_per_node == Some(0) {
+            return Err(Error::invalid("a node has 0 ranks; pass at least 1, or no number".to_owned()));
+        }
         let made = matched::made(source, target, mapping)?;
         let mut planning = Planning {
             source,

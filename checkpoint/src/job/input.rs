@@ -27,11 +27,11 @@ impl ReshardJob {
     /// So patterns and rules refer to the names of the input, and `to` and `spec` to the new ones.
     pub(crate) fn open(&self) -> Result<Input, Error> {
         let (checkpoint, lost) = self.living()?;
-        self.selected(checkpoint, lost, None)
+        self.prepared(checkpoint, lost, None)
     }
 
-    /// Applies the selection to an opened checkpoint; `spec` has the placements if the job does not.
-    pub(crate) fn selected(
+    /// Applies the selection, the rules, names and dtypes to an opened checkpoint; `spec` has the placements if the job does not.
+    pub(crate) fn prepared(
         &self,
         mut checkpoint: Checkpoint,
         lost: Vec<LostRegion>,

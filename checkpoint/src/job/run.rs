@@ -60,7 +60,7 @@ impl ReshardJob {
             let whole = self.whole_file()?;
             let job = whole.as_ref().unwrap_or(self);
             job.check_on_opened(spec.is_some())?;
-            let input = job.selected(checkpoint.clone(), Vec::new(), spec.cloned())?;
+            let input = job.prepared(checkpoint.clone(), Vec::new(), spec.cloned())?;
             stream::carry_out(job, input, start, observer)
         };
         let done = run();

@@ -18,7 +18,7 @@ from reshard.torch.rules import OPS, Registered, rules
 from reshard.torch.run import RankEvent, Runner, run
 from reshard.torch.specs import mesh, sharding, spec
 from reshard.torch.state import redistribute_state
-from reshard.torch.weights import WeightPlan, WeightSync
+from reshard.torch.weights import WeightHandle, WeightPlan, WeightSync
 
 __all__ = [
     "FALLBACKS",
@@ -37,6 +37,7 @@ __all__ = [
     "Registered",
     "Report",
     "Runner",
+    "WeightHandle",
     "WeightPlan",
     "WeightSync",
     "FallbackError",

@@ -12,6 +12,19 @@ from reshard.torch.described import TORCH_DTYPES, local_of
 _ALIGNED = 16
 
 
+def view(tensor: torch.Tensor, offset: int, extents: list[int], strides: list[int]) -> torch.Tensor:
+    """Returns elements of the memory that this rank has of a tensor, from an offset in that memory on."""
+    local = local_of(tensor)
+    return local.as_strided(extents, strides, local.storage_offset() + offset)
+
+
+def converted(values: torch.Tensor, steps: list[str]) -> torch.Tensor:
+    """Returns values in the last of several types, rounded to each of them in turn."""
+    for name in steps:
+        values = values.to(TORCH_DTYPES[name])
+    return values
+
+
 @dataclass
 class Box:
     """A box of a plan: loops over a source and a target buffer."""
@@ -53,21 +66,14 @@ class Box:
         return count
 
     def source_view(self, held: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        flat = local_of(held[self.source]).view(-1)
-        return flat.as_strided(self.extents, self.source_strides, flat.storage_offset() + self.source_offset)
+        return view(held[self.source], self.source_offset, self.extents, self.source_strides)
 
     def target_view(self, held: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        flat = local_of(held[self.target]).view(-1)
-        return flat.as_strided(self.extents, self.target_strides, flat.storage_offset() + self.target_offset)
+        return view(held[self.target], self.target_offset, self.extents, self.target_strides)
 
     def staged(self, staging: torch.Tensor) -> torch.Tensor:
         return staging[self.at : self.at + self.bytes].view(self.dtype).view(self.extents)
 
-    def converted(self, values: torch.Tensor) -> torch.Tensor:
-        """Returns values of the stored type in the last type, converted through all types between them."""
-        for name in self.cast[1:]:
-            values = values.to(TORCH_DTYPES[name])
-        return values
 
 
 @dataclass
@@ -122,9 +128,7 @@ class Views:
         if self.to:
             torch._foreach_copy_(self.to, self.from_)
         for to, of, steps in self.slow:
-            for name in steps:
-                of = of.to(TORCH_DTYPES[name])
-            to.copy_(of)
+            to.copy_(converted(of, steps))
 
 
 def in_buckets(sizes: Mapping[str, int], max_bytes: int) -> dict[str, int]:

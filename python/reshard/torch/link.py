@@ -63,7 +63,9 @@ class StoreLink:
 
     def __init__(self, store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> None:
         self.rank, self.ranks, self.device = rank, list(range(size)), torch.device("cpu")
-        self._store, self._calls = dist.PrefixStore("reshard/weights", store), 0
+        # Each object has keys of its own: all ranks make them in one order.
+        number = store.add(f"reshard/weights/{rank}", 1)
+        self._store, self._calls = dist.PrefixStore(f"reshard/weights/{number}", store), 0
         self._gloo = dist.ProcessGroupGloo(dist.PrefixStore("gloo", self._store), rank, size, timeout)
 
     def gather(self, value: Any) -> list[Any]:

@@ -24,7 +24,7 @@ from reshard import EngineError, Mesh, ReshardError, Transfer
 from reshard._refusals import counted, refused
 from reshard._refusals import said as said_of
 
-from reshard.torch.boxes import Box, Bucket, Views, in_buckets
+from reshard.torch.boxes import Box, Bucket, Views, converted, in_buckets, view
 from reshard.torch.described import check_targets, described, joined, local_of, tensors_of
 from reshard.torch.link import GroupLink, Link, StoreLink, all_of
 
@@ -57,7 +57,7 @@ class WeightPlan:
 
 
 @dataclass
-class Handle:
+class WeightHandle:
     """A transfer in progress."""
 
     _done: "Future[int]"
@@ -107,7 +107,7 @@ class WeightSync:
         self._link: Link = GroupLink(group) if store is None else StoreLink(*store, timeout)
         self._commit, self._checksum = commit, checksum
         self.epoch: int | None = 0
-        self._attempts = 0
+        self._number = 0
         sides: tuple[str | None, str | None] = (None, None)
         refusal: Exception | None = None
         try:
@@ -115,8 +115,8 @@ class WeightSync:
                 raise refused("commit", f"commit is {commit!r}, not one of {', '.join(_COMMITS)}")
             if (commit == "swap") != (spare is not None) and target is not None:
                 raise refused("spare", "commit='swap' needs spare, a second set of the tensors of target, and others take none")
-            if max_bytes < 1:
-                raise refused("max_bytes", f"max_bytes must be at least 1, not {max_bytes}")
+            if not isinstance(max_bytes, int) or max_bytes < 1:
+                raise refused("max_bytes", f"max_bytes must be a number of at least 1, not {max_bytes!r}")
             self._source, self._target, self._spare = tensors_of(source), tensors_of(target), tensors_of(spare)
             sides = self._described(source is not None, target is not None, target_mesh)
         except Exception as error:
@@ -129,10 +129,15 @@ class WeightSync:
             made = Transfer.plan(before, after, mapping, cast=cast, placements=placements, ranks_per_node=ranks_per_node)
         except Exception as error:
             refusal = error
-        own = (self._link.rank, made.hash, made.mapping) if made else None
-        agreements = all_of(self._link, refusal, own, "planning the transfer")
+        options = {"commit": commit, "max_bytes": max_bytes, "checksum": checksum}
+        own = ((self._link.rank, made.hash, made.mapping), options) if made else None
+        said = all_of(self._link, refusal, own, "planning the transfer")
         assert made is not None
-        Transfer.agree(agreements)
+        Transfer.agree([plan for plan, _ in said])
+        for rank, (_, others) in zip(self._link.ranks, said, strict=True):
+            for name, value in others.items():
+                if value != said[0][1][name]:
+                    raise refused("hash_differs", f"{name} is {value!r} on rank {rank}, and {said[0][1][name]!r} on rank {self._link.ranks[0]}")
         self._transfer = made
         self._prepare(max_bytes)
         self._thread: ThreadPoolExecutor | None = None
@@ -145,10 +150,14 @@ class WeightSync:
         if plain and (over is None or self._link.rank not in over):
             where = "there is none" if over is None else f"it is {over}"
             raise refused("target_mesh", f"{plain[0]} is on rank {self._link.rank}, which must be in target_mesh; {where}")
+        if plain and over is not None and (outside := sorted(set(over.ranks) - set(self._link.ranks))):
+            raise refused("target_mesh", f"target_mesh is {over}, but the ranks {outside} are not in the group of {self._link.ranks}")
         check_targets(self._target)
         check_targets(self._spare)
         for name, tensor in self._target.items():
             other = self._spare.get(name)
+            if other is not None and other.data_ptr() == tensor.data_ptr() and tensor.numel():
+                raise refused("spare", f"{name} has the same memory in spare and in target")
             if self._commit == "swap" and (other is None or (other.shape, other.dtype) != (tensor.shape, tensor.dtype)):
                 raise refused("spare", f"spare has no {name} of {tensor.dtype} {list(tensor.shape)}")
         source = described(self._source, None, shift) if trains else None
@@ -195,33 +204,35 @@ class WeightSync:
         out = max((sum(bucket.send_bytes) for bucket in self._buckets), default=0)
         into = [sum(bucket.receive_bytes) for bucket in self._buckets]
         self._out = [torch.empty(out, dtype=torch.uint8, device=device) for _ in range(min(2, len(self._buckets)))]
+        halves: list[torch.Tensor] = []
         if self._commit == "all":
             whole = torch.empty(sum(into), dtype=torch.uint8, device=device)
             self._into = list(whole.split(into))
         else:
             halves = [torch.empty(max(into, default=0), dtype=torch.uint8, device=device) for _ in range(min(2, len(into)))]
             self._into = [halves[at % 2][:size] for at, size in enumerate(into)]
-        kept = sum(into) if self._commit == "all" else sum(max(into, default=0) for _ in range(min(2, len(into))))
-        self._staging_bytes = out * len(self._out) + kept
+        self._staging_bytes = sum(one.numel() for one in (*self._out, *(self._into if self._commit == "all" else halves)))
         self._layouts = {name: _layout(tensor) for name, tensor in self._source.items()}
         # Sources that are not contiguous, or are conjugated, are copied before each transfer.
         self._dense = {name: local_of(tensor).contiguous().clone() for name, tensor in self._source.items() if not _is_dense(tensor)}
-        self._views: dict[Any, Views] = {}
+        # Of a bucket and a direction, for the two sets of tensors that `swap` has.
+        self._views: dict[tuple[int, str], list[Views]] = {}
 
-    def __call__(self, async_op: bool = False) -> "Handle | int":
+    def __call__(self, async_op: bool = False) -> "WeightHandle | int":
         """Sends the weights; returns their epoch, or with `async_op` a handle whose `wait` returns it.
 
         All ranks call it. Errors: an `EngineError` on all ranks that are alive, with the rank that failed; unless
         `commit` is `"bucket"`, the target is unchanged then.
         """
         if not async_op:
-            return self._run()
+            # After a call that is in progress.
+            return self._thread.submit(self._run).result() if self._thread else self._run()
         self._thread = self._thread or ThreadPoolExecutor(1, "reshard-weights")
-        return Handle(self._thread.submit(self._run))
+        return WeightHandle(self._thread.submit(self._run))
 
     def _run(self) -> int:
         refusal: Exception | None = None
-        before, self._attempts = self.epoch or 0, self._attempts + 1
+        before = self._number
         if self._commit == "bucket":
             self.epoch = None
         written = self._spare if self._commit == "swap" else self._target
@@ -253,7 +264,7 @@ class WeightSync:
                 made.kind, made.rank, made.step, made.group = failed.kind, failed.rank, failed.step, failed.group
                 raise made from error
             self._write(written)
-        self.epoch = epoch
+        self.epoch = self._number = epoch
         return epoch
 
     def _arrived(self, at: int, work: Any, sums: Any, written: Mapping[str, torch.Tensor]) -> Exception | None:
@@ -274,11 +285,11 @@ class WeightSync:
             for at, bucket in enumerate(self._buckets):
                 self._views_of(at, "into", bucket.receives, written, self._into[at]).copy()
         for box in self._copies:
-            box.target_view(written).copy_(box.converted(box.source_view(self._held)))
+            box.target_view(written).copy_(converted(box.source_view(self._held), box.cast[1:]))
         for fill in self._fills:
-            flat = local_of(written[fill["target"]]).view(-1)
             loops = fill.get("loops") or [[fill["count"], 1]]
-            flat.as_strided([extent for extent, _ in loops], [stride for _, stride in loops], fill["offset"]).zero_()
+            extents, strides = ([loop[at] for loop in loops] for at in range(2))
+            view(written[fill["target"]], fill["offset"], extents, strides).zero_()
         if self._commit == "swap":
             self._target, self._spare = self._spare, self._target
 
@@ -299,11 +310,12 @@ class WeightSync:
         """Returns the views of a bucket's boxes, new ones only if a tensor has another address."""
         names = sorted({box.source if way == "out" else box.target for box in boxes})
         addresses = [local_of(held[name]).data_ptr() for name in names]
-        key = (at, way, held is self._target or way == "out")
-        known = self._views.get(key)
-        if known is None or known.addresses != addresses:
-            known = self._views[key] = Views.of(addresses, boxes, way == "out", held, staging)
-        return known
+        known = self._views.setdefault((at, way), [])
+        found = next((one for one in known if one.addresses == addresses), None)
+        if found is None:
+            found = Views.of(addresses, boxes, way == "out", held, staging)
+            known[:] = [*known[-1:], found]
+        return found
 
     def _exchange_sums(self, bucket: "Bucket", out: torch.Tensor) -> tuple[Any, torch.Tensor, torch.Tensor]:
         """Begins to exchange a checksum of each message."""

@@ -16,7 +16,7 @@ fn side(mesh: &str, tensors: &[(usize, &str)]) -> Side {
 #[test]
 fn owners_send_equal_shares_of_drawn_models() {
     let mut random = Random(5);
-    let mut split = 0;
+    let (mut split, mut requests) = (0, 0);
     for case in 0..300 {
         let meshes = [
             ("x=3,y=2", "x=5,y=1@6"),
@@ -39,14 +39,13 @@ fn owners_send_equal_shares_of_drawn_models() {
             assert!(of.sent as f64 <= of.share as f64 * (1.0 + 1.0 / 128.0) + row as f64, "{case} {of:?}");
             assert_eq!(of.received, of.lacking);
         }
-        split += usize::from(
-            plan.ranks()
-                .iter()
-                .any(|rank| plan.part(*rank).receives().count() > rows.len() * source.ranks().len()),
-        );
+        // The sharding of the source has at most two regions for a region of the target; more boxes are shares of one.
+        let boxes = |rank: &usize| plan.part(*rank).receives().count();
+        split += plan.ranks().iter().map(|rank| boxes(rank).saturating_sub(2 * rows.len())).sum::<usize>();
+        requests += plan.ranks().iter().map(boxes).sum::<usize>();
     }
     // Few boxes are split: mostly whole requests are chosen so that shares are equal.
-    assert!(split < 30, "{split}");
+    assert!(split > 0 && 10 * split < requests, "{split} {requests}");
 }
 
 #[test]
