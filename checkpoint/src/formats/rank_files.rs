@@ -121,6 +121,11 @@ impl fmt::Display for Layout {
 impl Layout {
     fn of(entry: &Entry, mesh: &Mesh) -> Result<Self, Error> {
         if let Some(parts) = entry.parts() {
+            if entry.stored.is_some() {
+                let message =
+                    "it has both `pieces` and `stored`; placements by part are written by every rank";
+                return Err(Error::malformed("manifest", message));
+            }
             let parsed = ByPart::parse(mesh, &entry.shape, &parts?, &entry.sharding)?;
             return Ok(Self::ByPart(Box::new(parsed)));
         }

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.distributed.tensor import DTensor, Partial
 
 from reshard import Mesh
@@ -63,9 +64,11 @@ def described(tensors: Mapping[str, torch.Tensor], target_mesh: Mesh | None, shi
             raise refused("dtype", f"{name} is {local.dtype}, which is not among {', '.join(DTYPES.values())}")
         one: dict[str, Any] = {"name": name, "dtype": DTYPES[local.dtype]}
         if isinstance(tensor, DTensor):
+            if dist.get_rank() not in mesh_of(tensor.device_mesh):
+                continue
             if any(isinstance(placement, Partial) for placement in tensor.placements):
                 raise refused("partial", f"{name} is {tensor.placements}; sum it first, with redistribute")
-            one |= _placed(tensor, shift) | {"shape": list(tensor.shape)}
+            one |= _placed(name, tensor, shift) | {"shape": list(tensor.shape)}
         elif target_mesh is not None:
             one |= {"mesh": str(target_mesh), "local_shape": list(tensor.shape)}
         else:
@@ -84,10 +87,34 @@ def check_targets(tensors: Mapping[str, torch.Tensor]) -> None:
             raise refused(error.kind, f"{name} cannot be written: {error}")
 
 
-def _placed(tensor: DTensor, shift: int) -> dict[str, Any]:
+def span(tensor: torch.Tensor) -> tuple[int, int, str]:
+    """Returns the first and the last byte, plus one, of the memory that this rank has of a tensor, and its device."""
+    local = local_of(tensor)
+    if not local.numel():
+        return 0, 0, str(local.device)
+    last = sum((extent - 1) * stride for extent, stride in zip(local.shape, local.stride(), strict=True))
+    return local.data_ptr(), local.data_ptr() + (last + 1) * local.itemsize, str(local.device)
+
+
+def overlapping(first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor] | None = None) -> list[tuple[str, str]]:
+    """Returns the pairs of tensors that share memory: of one set, or of two sets."""
+    both = [(span(tensor), name, 0) for name, tensor in first.items()] + [(span(tensor), name, 1) for name, tensor in (second or {}).items()]
+    found: list[tuple[str, str]] = []
+    before: list[tuple[int, str, str, int]] = []
+    for (start, end, device), name, side in sorted((one for one in both if one[0][0] < one[0][1]), key=lambda one: (one[0][2], one[0][0])):
+        before = [one for one in before if one[0] > start and one[1] == device]
+        found += [(other, name) for _, _, other, of in before if second is None or of != side]
+        before.append((end, device, name, side))
+    return found
+
+
+def _placed(name: str, tensor: DTensor, shift: int) -> dict[str, Any]:
     """Returns the mesh and the placements of a DTensor; one on a submesh is replicated over the root's other dims."""
     own, root = tensor.device_mesh, tensor.device_mesh._get_root_mesh()
-    text = str(sharding(tensor))
+    of = sharding(tensor)
+    text, planned = str(of), list(of.local_shape(dist.get_rank()))
+    if list(tensor._local_tensor.shape) != planned:
+        raise refused("local_shape", f"{name} is {list(tensor._local_tensor.shape)} on this rank, and its placements {text} make {planned}")
     names, of_root = own.mesh_dim_names or (), root.mesh_dim_names or ()
     if own is root or not names or not set(names) <= set(of_root):
         return {"mesh": _shifted(mesh_of(own), shift), "placements": text}

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from reshard import EngineError
-from reshard._refusals import counted, refused
+from reshard._refusals import refused
 
 from reshard.torch.lost import lost
 
@@ -39,9 +39,14 @@ class GroupLink:
 
     def __init__(self, group: Any) -> None:
         self._group = dist.group.WORLD if group is None else group
-        self.rank, self.ranks = dist.get_rank(), dist.get_process_group_ranks(self._group)
+        self.rank, self.ranks = dist.get_rank(), dist.get_process_group_ranks(self._group) if self._is_member() else []
+        if self.rank not in self.ranks:
+            raise refused("group", f"rank {self.rank} is not in the group; only ranks of the group make a WeightSync")
         on_device = dist.get_backend(self._group) == "nccl"
         self.device = torch.device("cuda", torch.cuda.current_device()) if on_device else torch.device("cpu")
+
+    def _is_member(self) -> bool:
+        return self._group is not dist.GroupMember.NON_GROUP_MEMBER
 
     def gather(self, value: Any) -> list[Any]:
         of_all: list[Any] = [None] * len(self.ranks)
@@ -63,10 +68,13 @@ class StoreLink:
 
     def __init__(self, store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> None:
         self.rank, self.ranks, self.device = rank, list(range(size)), torch.device("cpu")
-        # Each object has keys of its own: all ranks make them in one order.
+        # Each object has separate keys: all ranks make them in one order.
         number = store.add(f"reshard/weights/{rank}", 1)
         self._store, self._calls = dist.PrefixStore(f"reshard/weights/{number}", store), 0
-        self._gloo = dist.ProcessGroupGloo(dist.PrefixStore("gloo", self._store), rank, size, timeout)
+        try:
+            self._gloo = dist.ProcessGroupGloo(dist.PrefixStore("gloo", self._store), rank, size, timeout)
+        except RuntimeError as error:
+            raise self.failed(error, "connecting by the store") from error
 
     def gather(self, value: Any) -> list[Any]:
         self._calls += 1
@@ -82,8 +90,7 @@ class StoreLink:
         self._gloo.allreduce([numbers], options).wait()
 
     def failed(self, error: RuntimeError, what: str) -> EngineError:
-        first = str(error).splitlines()[0][:300]
-        return EngineError(f"{what} among {counted(len(self.ranks), 'rank')}: a rank has failed ({first})")
+        return lost(error, what, self.ranks, 0, self._store, self.rank)
 
 
 def all_of(link: Link, refusal: Exception | None, value: Any, what: str) -> list[Any]:

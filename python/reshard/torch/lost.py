@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import torch.distributed as dist
 
@@ -11,14 +12,16 @@ from reshard import EngineError
 WAIT_SECONDS = 3.0
 
 
-def lost(error: RuntimeError, what: str, members: Sequence[int], step: int) -> EngineError:
+def lost(error: RuntimeError, what: str, members: Sequence[int], step: int, store: Any = None, me: int | None = None) -> EngineError:
     """Returns an `EngineError` for a failed call, with the members that did not report its failure.
 
     Such a member has failed, or made another call. Live ranks fail as well, within the group's timeout: a
     connection closes if its peer dies. It times out if the peer has raised an error, made another call, or
-    waits for such a rank. Ranks report their calls to each other by the store of the default group.
+    waits for such a rank. Ranks report their calls to each other by a store, by default that of the default group,
+    in which this rank is `me`.
     """
-    missing, calls = _said(what, members, _wait_seconds(error))
+    seconds = _wait_seconds(error) if store is None else WAIT_SECONDS
+    missing, calls = _said(what, members, seconds, store, dist.get_rank() if me is None else me)
     first = str(error).splitlines()[0][:300]
     most = max(calls.values(), key=list(calls.values()).count)
     other = [rank for rank, call in calls.items() if call != most]
@@ -54,15 +57,14 @@ def named_ranks(ranks: Sequence[int]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
 
 
-def _said(what: str, members: Sequence[int], seconds: float) -> tuple[list[int], dict[int, str]]:
+def _said(what: str, members: Sequence[int], seconds: float, store: Any, me: int) -> tuple[list[int], dict[int, str]]:
     """Returns the members that do not report within a time, and the calls that the others report.
 
     Rank 0 is missing if its store has failed with it.
     """
-    me = dist.get_rank()
     calls = {me: what}
     try:
-        store = dist.distributed_c10d._get_default_store()
+        store = dist.distributed_c10d._get_default_store() if store is None else store
         store.set(f"reshard/failed/{me}", what)
         end = time.monotonic() + seconds
         while True:

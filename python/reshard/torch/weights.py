@@ -13,7 +13,7 @@ import json
 import zlib
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -24,8 +24,8 @@ from reshard import EngineError, Mesh, ReshardError, Transfer
 from reshard._refusals import counted, refused
 from reshard._refusals import said as said_of
 
-from reshard.torch.boxes import Box, Bucket, Views, converted, in_buckets, view
-from reshard.torch.described import check_targets, described, joined, local_of, tensors_of
+from reshard.torch.boxes import Box, Bucket, Views, in_buckets, view
+from reshard.torch.described import check_targets, described, joined, local_of, overlapping, span, tensors_of
 from reshard.torch.link import GroupLink, Link, StoreLink, all_of
 
 _COMMITS = ("all", "swap", "bucket")
@@ -115,6 +115,8 @@ class WeightSync:
                 raise refused("commit", f"commit is {commit!r}, not one of {', '.join(_COMMITS)}")
             if (commit == "swap") != (spare is not None) and target is not None:
                 raise refused("spare", "commit='swap' needs spare, a second set of the tensors of target, and others take none")
+            if any(line.strip().startswith("drop ") and "==" in line for line in mapping.splitlines()):
+                raise refused("mapping", "`drop .. ==` is not compared between ranks; write `drop` alone if the tensors are equal")
             if not isinstance(max_bytes, int) or max_bytes < 1:
                 raise refused("max_bytes", f"max_bytes must be a number of at least 1, not {max_bytes!r}")
             self._source, self._target, self._spare = tensors_of(source), tensors_of(target), tensors_of(spare)
@@ -139,7 +141,11 @@ class WeightSync:
                 if value != said[0][1][name]:
                     raise refused("hash_differs", f"{name} is {value!r} on rank {rank}, and {said[0][1][name]!r} on rank {self._link.ranks[0]}")
         self._transfer = made
-        self._prepare(max_bytes)
+        try:
+            self._prepare(max_bytes)
+        except Exception as error:
+            refusal = error
+        all_of(self._link, refusal, None, "preparing the transfer")
         self._thread: ThreadPoolExecutor | None = None
 
     def _described(self, trains: bool, serves: bool, target_mesh: str | Mesh | None) -> tuple[str | None, str | None]:
@@ -156,10 +162,10 @@ class WeightSync:
         check_targets(self._spare)
         for name, tensor in self._target.items():
             other = self._spare.get(name)
-            if other is not None and other.data_ptr() == tensor.data_ptr() and tensor.numel():
-                raise refused("spare", f"{name} has the same memory in spare and in target")
-            if self._commit == "swap" and (other is None or (other.shape, other.dtype) != (tensor.shape, tensor.dtype)):
-                raise refused("spare", f"spare has no {name} of {tensor.dtype} {list(tensor.shape)}")
+            if self._commit == "swap" and (other is None or _kind(other) != _kind(tensor)):
+                raise refused("spare", f"spare has no {name} of {_kind(tensor)}")
+        for one, other in overlapping(self._spare, self._target):
+            raise refused("spare", f"{one} and {other} share memory, of spare and of target")
         source = described(self._source, None, shift) if trains else None
         return source, described(self._target, over, shift) if serves else None
 
@@ -179,9 +185,9 @@ class WeightSync:
         dtypes = {one["name"]: one["dtype"] for one in part["sources"]}
         for box in (*sends, *receives):
             box.cast = box.cast or [dtypes[box.source]]
-        self._copies = [box for box in receives if box.peer == self._link.rank]
+        # A copy within this rank is a message to itself, so that it is staged like the others.
+        sends += [replace(box) for box in receives if box.peer == self._link.rank]
         self._fills = part["fills"]
-        receives = [box for box in receives if box.peer != self._link.rank]
         names = self._transfer.targets
         most = torch.zeros(len(names), dtype=torch.int64, device=self._link.device)
         numbers = {name: at for at, name in enumerate(names)}
@@ -212,11 +218,25 @@ class WeightSync:
             halves = [torch.empty(max(into, default=0), dtype=torch.uint8, device=device) for _ in range(min(2, len(into)))]
             self._into = [halves[at % 2][:size] for at, size in enumerate(into)]
         self._staging_bytes = sum(one.numel() for one in (*self._out, *(self._into if self._commit == "all" else halves)))
-        self._layouts = {name: _layout(tensor) for name, tensor in self._source.items()}
+        self._check_memory(receives)
+        sets = (self._source, self._target, self._spare)
+        self._layouts = [{name: _layout(tensor) for name, tensor in tensors.items()} for tensors in sets]
         # Sources that are not contiguous, or are conjugated, are copied before each transfer.
         self._dense = {name: local_of(tensor).contiguous().clone() for name, tensor in self._source.items() if not _is_dense(tensor)}
         # Of a bucket and a direction, for the two sets of tensors that `swap` has.
         self._views: dict[tuple[int, str], list[Views]] = {}
+
+    def _check_memory(self, receives: list[Box]) -> None:
+        """Raises an error for tensors that share memory which more than one of them would write, or one write and one read."""
+        boxes: dict[str, list[Any]] = {}
+        for box in receives:
+            boxes.setdefault(box.target, []).append(replace(box, target="", at=0))
+        for one, other in overlapping(self._target):
+            tied = span(self._target[one]) == span(self._target[other]) and self._target[one].dtype == self._target[other].dtype
+            if not tied or boxes.get(one) != boxes.get(other):
+                raise refused("written_twice", f"{one} and {other} share memory, and are made of different tensors")
+        for one, other in overlapping(self._source, {**self._target, **self._spare}) if self._commit != "all" else []:
+            raise refused("shared_memory", f"{one} and {other} share memory, of source and of target; pass commit='all'")
 
     def __call__(self, async_op: bool = False) -> "WeightHandle | int":
         """Sends the weights; returns their epoch, or with `async_op` a handle whose `wait` returns it.
@@ -226,9 +246,17 @@ class WeightSync:
         """
         if not async_op:
             # After a call that is in progress.
-            return self._thread.submit(self._run).result() if self._thread else self._run()
+            if self._thread:
+                self._thread.submit(int).result()
+            return self._run()
         self._thread = self._thread or ThreadPoolExecutor(1, "reshard-weights")
-        return WeightHandle(self._thread.submit(self._run))
+        inference = torch.is_inference_mode_enabled()
+
+        def run() -> int:
+            with torch.inference_mode(inference):
+                return self._run()
+
+        return WeightHandle(self._thread.submit(run))
 
     def _run(self) -> int:
         refusal: Exception | None = None
@@ -254,6 +282,7 @@ class WeightSync:
                         refusal = self._arrived(*sending.pop(0), written) or refusal
                 while sending:
                     refusal = self._arrived(*sending.pop(0), written) or refusal
+                refusal = refusal or self._cannot_write(written)
                 epoch = self._agreed(before, refusal)
             except RuntimeError as error:
                 if isinstance(error, EngineError):
@@ -279,26 +308,40 @@ class WeightSync:
             return error
         return None
 
+    def _cannot_write(self, written: Mapping[str, torch.Tensor]) -> Exception | None:
+        """Returns an error if a tensor cannot be written, before the ranks agree; nothing is left that can fail after."""
+        try:
+            _check_layouts(written, self._layouts[2 if written is self._spare else 1])
+            check_targets(written)
+            if self._commit == "all":
+                for at, bucket in enumerate(self._buckets):
+                    self._views_of(at, "into", bucket.receives, written, self._into[at])
+            for fill in self._fills:
+                self._zeros(fill, written)
+        except Exception as error:
+            return error
+        return None
+
+    def _zeros(self, fill: dict[str, Any], written: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        loops = fill.get("loops") or [[fill["count"], 1]]
+        extents, strides = ([loop[at] for loop in loops] for at in range(2))
+        return view(written[fill["target"]], fill["offset"], extents, strides)
+
     def _write(self, written: Mapping[str, torch.Tensor]) -> None:
-        """Writes local copies and zeros, and with `all` the received bytes; then exchanges the sets."""
+        """Writes zeros, and with `all` the received bytes; then exchanges the sets."""
         if self._commit == "all":
             for at, bucket in enumerate(self._buckets):
                 self._views_of(at, "into", bucket.receives, written, self._into[at]).copy()
-        for box in self._copies:
-            box.target_view(written).copy_(converted(box.source_view(self._held), box.cast[1:]))
         for fill in self._fills:
-            loops = fill.get("loops") or [[fill["count"], 1]]
-            extents, strides = ([loop[at] for loop in loops] for at in range(2))
-            view(written[fill["target"]], fill["offset"], extents, strides).zero_()
+            self._zeros(fill, written).zero_()
         if self._commit == "swap":
             self._target, self._spare = self._spare, self._target
+            self._layouts[1:] = self._layouts[:0:-1]
 
     def _read_sources(self) -> Exception | None:
         """Copies the sources that are not contiguous; returns an error for one that has another layout than planned."""
         try:
-            for name, planned in self._layouts.items():
-                if (now := _layout(self._source[name])) != planned:
-                    raise refused("changed", f"{name} is now {now}, and was planned as {planned}; make a new WeightSync")
+            _check_layouts(self._source, self._layouts[0])
             for name, copy in self._dense.items():
                 copy.copy_(local_of(self._source[name]))
         except Exception as error:
@@ -352,6 +395,17 @@ class WeightSync:
 
 def _local(tensor: torch.Tensor) -> torch.Tensor:
     return tensor._local_tensor if isinstance(tensor, DTensor) else tensor
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    placed = f" {tensor.placements} on {tensor.device_mesh}" if isinstance(tensor, DTensor) else ""
+    return f"{tensor.dtype} {list(tensor.shape)}{placed}, {list(_local(tensor).shape)} on this rank"
+
+
+def _check_layouts(tensors: Mapping[str, torch.Tensor], planned: Mapping[str, str]) -> None:
+    for name, layout in planned.items():
+        if (now := _layout(tensors[name])) != layout:
+            raise refused("changed", f"{name} is now {now}, and was planned as {layout}; make a new WeightSync")
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import Shard
+from torch.distributed.tensor import DTensor, Shard
 
 from definition import R, dtensor, shard, whole_of
 from ranks import Ranks
@@ -354,6 +354,103 @@ def in_larger_memory(rank: int) -> None:
 
 def test_memory_around_the_tensors_is_not_touched(two: Ranks) -> None:
     two.run(in_larger_memory)
+
+
+def replaced_target(rank: int, how: str) -> None:
+    """A tensor of the target that is replaced between calls: all ranks keep the old weights."""
+    state = {"a": torch.full((4,), 1.0), "w": torch.full((2, 3), 1.0)} if rank == 0 else None
+    held = {"a": torch.zeros(4), "w": torch.zeros(2, 3)} if rank else None
+    sync = WeightSync(source=state, target=held, target_mesh="a=1@1", placements={"*": "R"})
+    assert sync() == 1
+    if state is not None:
+        state["a"].fill_(2), state["w"].fill_(2)
+    else:
+        assert held is not None
+        held["w"].data = {"smaller": torch.ones(1, 3), "dtype": torch.ones(2, 3).double(), "strides": torch.ones(3, 2).T}[how]
+    with pytest.raises(ReshardError if rank else EngineError, match="w is now"):
+        sync()
+    assert sync.epoch == 1 and (held is None or bool((held["a"] == 1).all() and (held["w"] == 1).all()))
+
+
+@pytest.mark.parametrize("how", ["smaller", "dtype", "strides"])
+def test_a_replaced_target_fails_before_anything_is_written(two: Ranks, how: str) -> None:
+    two.run(replaced_target, how)
+
+
+def in_the_same_memory(rank: int) -> None:
+    """Ranks that are on both sides, whose target is the memory of their source: rows change ranks, and columns come."""
+    mesh = DeviceMesh("cpu", torch.arange(2))
+    whole = whole_of((4, 4), seed=9)
+    memory = shard(whole, [Shard(0)], mesh).reshape(-1).clone()
+    given = DTensor.from_local(memory.view(2, 4), mesh, [Shard(0)], run_check=False)
+    into = DTensor.from_local(memory.view(4, 2), mesh, [Shard(1)], run_check=False)
+    assert WeightSync(source={"w": given}, target={"w": into})() == 1
+    assert torch.equal(into.to_local(), shard(whole, [Shard(1)], mesh))
+    with pytest.raises(ReshardError, match="share memory, of source and of target"):
+        WeightSync(source={"w": given}, target={"w": into}, commit="bucket")
+
+
+def test_a_target_in_the_memory_of_the_source(two: Ranks) -> None:
+    two.run(in_the_same_memory)
+
+
+def of_dtensors(rank: int) -> None:
+    """Targets that are DTensors, with a second set; shards of another shape than their placements are errors."""
+    mesh = DeviceMesh("cpu", torch.arange(2))
+    whole = whole_of((4, 6), seed=2)
+    given = {"w": dtensor(whole, [Shard(0)], mesh)}
+    first, second = ({"w": dtensor(torch.zeros(4, 6), [Shard(1)], mesh)} for _ in range(2))
+    sync = WeightSync(source=given, target=first, spare=second, commit="swap")
+    for _ in range(3):
+        sync()
+        assert torch.equal(sync.target["w"].to_local(), shard(whole, [Shard(1)], mesh))  # type: ignore[attr-defined]
+    with pytest.raises(ReshardError, match="spare has no w"):
+        WeightSync(source=given, target=first, spare={"w": dtensor(whole, [Shard(0)], mesh)}, commit="swap")
+    wrong = DTensor.from_local(torch.zeros(1, 6), mesh, [Shard(0)], run_check=False, shape=torch.Size((4, 6)), stride=(6, 1))
+    for options in ({"source": given, "target": {"w": wrong}}, {"source": {"w": wrong}, "target": first}):
+        with pytest.raises(ReshardError, match="its placements S\\(0\\) make"):
+            WeightSync(**options)  # type: ignore[arg-type]
+
+
+def test_targets_that_are_dtensors(two: Ranks) -> None:
+    two.run(of_dtensors)
+
+
+def of_shared_targets(rank: int) -> None:
+    """Two names of one tensor have one source; others are errors on all ranks."""
+    state = {"a": torch.ones(4), "b": torch.full((4,), 2.0)} if rank == 0 else None
+    memory = torch.zeros(6)
+    held = {"x": memory[:4], "y": memory[:4]} if rank else None
+    options: dict[str, Any] = {"source": state, "target": held, "target_mesh": "a=1@1", "placements": {"*": "R"}}
+    WeightSync(**options, mapping="x = a\ny = a\ndrop b")()
+    assert rank == 0 or bool((memory[:4] == 1).all())
+    with pytest.raises(ReshardError, match="x and y share memory"):
+        WeightSync(**options, mapping="x = a\ny = b")
+    options["target"] = {"x": memory[:4], "y": memory[2:]} if rank else None
+    with pytest.raises(ReshardError, match="x and y share memory"):
+        WeightSync(**options, mapping="x = a\ny = a\ndrop b")
+    with pytest.raises(ReshardError, match="is not compared"):
+        WeightSync(**options, mapping="x = a\ny = a\ndrop b == a")
+
+
+def test_targets_that_share_memory(two: Ranks) -> None:
+    two.run(of_shared_targets)
+
+
+def within_a_group(rank: int) -> None:
+    """Two of four ranks; the others are not in the group."""
+    group = dist.new_group([1, 3])
+    if rank not in (1, 3):
+        with pytest.raises(ReshardError, match="is not in the group"):
+            WeightSync(group=group)
+        return
+    held = {"w": torch.zeros(3)} if rank == 3 else None
+    WeightSync(source={"w": torch.arange(3.0)} if rank == 1 else None, target=held, target_mesh="a=1@3", placements={"*": "R"}, group=group)()
+    assert held is None or torch.equal(held["w"], torch.arange(3.0))
+
+
+def test_a_group_of_some_ranks(four: Ranks) -> None:
+    four.run(within_a_group)
 
 
 def elastic(rank: int) -> None:
