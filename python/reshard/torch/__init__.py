@@ -18,7 +18,8 @@ from reshard.torch.rules import OPS, Registered, rules
 from reshard.torch.run import RankEvent, Runner, run
 from reshard.torch.specs import mesh, sharding, spec
 from reshard.torch.state import redistribute_state
-from reshard.torch.weights import WeightHandle, WeightPlan, WeightSync
+from reshard.torch.weight_plan import WeightHandle, WeightPlan
+from reshard.torch.weights import WeightSync
 
 __all__ = [
     "FALLBACKS",

@@ -12,8 +12,8 @@ import datetime
 import json
 import zlib
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -21,50 +21,18 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
 from reshard import EngineError, Mesh, ReshardError, Transfer
-from reshard._refusals import counted, refused
+from reshard._refusals import refused
 from reshard._refusals import said as said_of
 
 from reshard.torch.boxes import Box, Bucket, Views, in_buckets, view
 from reshard.torch.described import check_targets, described, joined, local_of, overlapping, span, tensors_of
+from reshard.torch.layouts import check_layouts, is_dense, kind, layout
 from reshard.torch.link import GroupLink, Link, StoreLink, all_of
+from reshard.torch.weight_plan import WeightHandle, WeightPlan
 
 _COMMITS = ("all", "swap", "bucket")
 # No rank has failed.
 _NONE = 1 << 40
-
-
-@dataclass
-class WeightPlan:
-    """The plan of a `WeightSync` for all ranks, and the part of this rank."""
-
-    transfer: Transfer
-    rank: int
-    buckets: int
-    staging_bytes: int
-
-    def to_json(self) -> str:
-        """Returns this rank's part for other transports, as JSON."""
-        return self.transfer.part(self.rank)
-
-    def to_bytes(self) -> bytes:
-        """Returns this rank's part for other transports, in the binary form."""
-        return self.transfer.part_bytes(self.rank)
-
-    def __str__(self) -> str:
-        """Returns the proved plan as a table: bytes by rank, received and sent, with their bounds."""
-        calls = f"{counted(self.buckets, 'exchange')} and 1 agreement, {self.staging_bytes} bytes of staging on rank {self.rank}"
-        return f"{self.transfer.certificate().rstrip()}\n{calls}"
-
-
-@dataclass
-class WeightHandle:
-    """A transfer in progress."""
-
-    _done: "Future[int]"
-
-    def wait(self) -> int:
-        """Waits for its end on this rank; returns the epoch of the weights, or raises its error."""
-        return self._done.result()
 
 
 class WeightSync:
@@ -162,8 +130,8 @@ class WeightSync:
         check_targets(self._spare)
         for name, tensor in self._target.items():
             other = self._spare.get(name)
-            if self._commit == "swap" and (other is None or _kind(other) != _kind(tensor)):
-                raise refused("spare", f"spare has no {name} of {_kind(tensor)}")
+            if self._commit == "swap" and (other is None or kind(other) != kind(tensor)):
+                raise refused("spare", f"spare has no {name} of {kind(tensor)}")
         for one, other in overlapping(self._spare, self._target):
             raise refused("spare", f"{one} and {other} share memory, of spare and of target")
         source = described(self._source, None, shift) if trains else None
@@ -220,9 +188,9 @@ class WeightSync:
         self._staging_bytes = sum(one.numel() for one in (*self._out, *(self._into if self._commit == "all" else halves)))
         self._check_memory(receives)
         sets = (self._source, self._target, self._spare)
-        self._layouts = [{name: _layout(tensor) for name, tensor in tensors.items()} for tensors in sets]
+        self._layouts = [{name: layout(tensor) for name, tensor in tensors.items()} for tensors in sets]
         # Sources that are not contiguous, or are conjugated, are copied before each transfer.
-        self._dense = {name: local_of(tensor).contiguous().clone() for name, tensor in self._source.items() if not _is_dense(tensor)}
+        self._dense = {name: local_of(tensor).contiguous().clone() for name, tensor in self._source.items() if not is_dense(tensor)}
         # Of a bucket and a direction, for the two sets of tensors that `swap` has.
         self._views: dict[tuple[int, str], list[Views]] = {}
 
@@ -311,7 +279,7 @@ class WeightSync:
     def _cannot_write(self, written: Mapping[str, torch.Tensor]) -> Exception | None:
         """Returns an error if a tensor cannot be written, before the ranks agree; nothing is left that can fail after."""
         try:
-            _check_layouts(written, self._layouts[2 if written is self._spare else 1])
+            check_layouts(written, self._layouts[2 if written is self._spare else 1])
             check_targets(written)
             if self._commit == "all":
                 for at, bucket in enumerate(self._buckets):
@@ -341,7 +309,7 @@ class WeightSync:
     def _read_sources(self) -> Exception | None:
         """Copies the sources that are not contiguous; returns an error for one that has another layout than planned."""
         try:
-            _check_layouts(self._source, self._layouts[0])
+            check_layouts(self._source, self._layouts[0])
             for name, copy in self._dense.items():
                 copy.copy_(local_of(self._source[name]))
         except Exception as error:
@@ -391,31 +359,6 @@ class WeightSync:
         error = EngineError(f"rank {failed} has failed: {said[self._link.ranks.index(failed)]}; {kept}")
         error.kind, error.rank, error.step, error.group = "lost", failed, None, list(self._link.ranks)
         raise error
-
-
-def _local(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor._local_tensor if isinstance(tensor, DTensor) else tensor
-
-
-def _kind(tensor: torch.Tensor) -> str:
-    placed = f" {tensor.placements} on {tensor.device_mesh}" if isinstance(tensor, DTensor) else ""
-    return f"{tensor.dtype} {list(tensor.shape)}{placed}, {list(_local(tensor).shape)} on this rank"
-
-
-def _check_layouts(tensors: Mapping[str, torch.Tensor], planned: Mapping[str, str]) -> None:
-    for name, layout in planned.items():
-        if (now := _layout(tensors[name])) != layout:
-            raise refused("changed", f"{name} is now {now}, and was planned as {layout}; make a new WeightSync")
-
-
-def _is_dense(tensor: torch.Tensor) -> bool:
-    local = _local(tensor)
-    return local.is_contiguous() and not local.is_conj() and not local.is_neg()
-
-
-def _layout(tensor: torch.Tensor) -> str:
-    local = _local(tensor)
-    return f"{local.dtype} {list(local.shape)} with strides {list(local.stride())}"
 
 
 def _crc(message: torch.Tensor) -> int:
