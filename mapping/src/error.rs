@@ -97,7 +97,7 @@ impl std::error::Error for Error {}
 const MOST_SHOWN: usize = 160;
 
 /// Returns a user's text on one line: control characters are escaped, and the end of a long text is left out.
-pub(crate) fn shown(text: &str) -> String {
+pub fn shown(text: &str) -> String {
     let steers = |c: char| {
         c.is_control()
             || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

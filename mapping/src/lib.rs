@@ -126,5 +126,6 @@ pub use safetensors::Dtype;
 #[doc(hidden)]
 pub mod internal {
     pub use crate::digits::split;
+    pub use crate::error::shown;
     pub use crate::piece::Side;
 }

@@ -103,13 +103,11 @@ impl Transfer {
             let class = &self.classes.list[unit.class];
             for one in class.boxes.iter().filter(|one| one.requests > 0) {
                 let Some(owners) = one.owners.map(|owners| &sets[owners]) else { continue };
-                let remote = sets[one.wanters].iter().filter(|rank| owners.binary_search(rank).is_err());
-                let longest =
-                    self.classes.loops.lists[one.loops].iter().map(|of| of.extent).max().unwrap_or(1);
-                for (k, rank) in remote.enumerate() {
+                let longest = self.classes.longest(one);
+                for (k, rank) in self.classes.remote(one).enumerate() {
                     let mut add = |owner: usize, elements: u64| {
                         at(owners[owner], &mut |bytes| bytes.sent += elements * class.bytes);
-                        at(*rank, &mut |bytes| {
+                        at(rank, &mut |bytes| {
                             bytes.received += elements * class.bytes;
                             bytes.descriptors += 1;
                         });

@@ -160,6 +160,18 @@ impl Classes {
         Ok((self.list.len() - 1, shifts))
     }
 
+    /// Returns the wanters of a box that do not hold it, ascending: the ranks of its requests.
+    pub(crate) fn remote<'a>(&'a self, one: &'a ClassBox) -> impl Iterator<Item = usize> + 'a {
+        let owners: &[usize] = one.owners.map_or(&[], |owners| &self.ranks.lists[owners]);
+        let wanters = self.ranks.lists[one.wanters].iter().copied();
+        wanters.filter(|rank| owners.binary_search(rank).is_err())
+    }
+
+    /// Returns the extent of the longest loop of a box, by whose steps a request is split; 1 without loops.
+    pub(crate) fn longest(&self, one: &ClassBox) -> u64 {
+        self.loops.lists[one.loops].iter().map(|of| of.extent).max().unwrap_or(1)
+    }
+
     fn new_class(&mut self, piece: &Piece, of: &PartPiece<'_>) -> Result<Class, Error> {
         let (frame, bytes) = (of.frame.1, dtype::sent_bytes(&of.chain));
         let part = &frame.parts[of.part];
@@ -225,11 +237,8 @@ impl Classes {
         }
         for one in &mut class.boxes {
             one.requests_before = class.requests;
-            if let Some(owners) =
-                one.owners.map(|owners| &self.ranks.lists[owners]).filter(|all| all.len() > 1)
-            {
-                let wanters = &self.ranks.lists[one.wanters];
-                one.requests = wanters.iter().filter(|rank| owners.binary_search(rank).is_err()).count();
+            if one.owners.is_some_and(|owners| self.ranks.lists[owners].len() > 1) {
+                one.requests = self.remote(one).count();
             }
             class.requests += one.requests;
         }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+pub(crate) use reshard_mapping::internal::shown;
+
 /// The class of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -89,19 +91,3 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
-
-/// The number of characters of a user's text that a message has.
-const MOST_SHOWN: usize = 160;
-
-/// Returns a user's text on one line: control characters are escaped, and the end of a long text is left out.
-pub(crate) fn shown(text: &str) -> String {
-    let mut safe = String::new();
-    for (index, c) in text.chars().enumerate() {
-        if index == MOST_SHOWN {
-            safe.push_str("..");
-            break;
-        }
-        if c.is_control() { safe.extend(c.escape_default()) } else { safe.push(c) }
-    }
-    safe
-}

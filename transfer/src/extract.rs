@@ -51,11 +51,10 @@ impl Transfer {
             let owners: &[usize] = owners.map_or(&[], |owners| &sets[owners]);
             let is_wanted = sets[wanters].binary_search(&rank).is_ok();
             let owner = owners.binary_search(&rank).ok();
-            let is_remote = |rank: &usize| owners.binary_search(rank).is_err();
             (is_wanted || owner.is_some()).then(|| Role {
                 one,
                 owners,
-                remote: sets[wanters].iter().copied().filter(is_remote).collect(),
+                remote: self.classes.remote(one).collect(),
                 is_wanted,
                 owner,
             })

@@ -138,9 +138,8 @@ fn each(classes: &Classes, units: &[Unit], f: &mut impl FnMut(usize, u64, usize,
         }
         for one in &class.boxes {
             let (Some(owners), true) = (one.owners, one.requests > 0) else { continue };
-            let longest = classes.loops.lists[one.loops].iter().map(|of| of.extent).max().unwrap_or(1);
             let bytes = one.elements.saturating_mul(class.bytes);
-            f(owners, bytes, one.requests, unit.first_request + one.requests_before, longest);
+            f(owners, bytes, one.requests, unit.first_request + one.requests_before, classes.longest(one));
         }
     }
 }
