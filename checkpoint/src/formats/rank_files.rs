@@ -176,7 +176,8 @@ impl Expected {
         let shards: Vec<Option<Bytes>> = mesh.ranks().map(of_rank).collect();
         let (placed, item) = (parts.placed()?, tensor.dtype.bitsize() / 8);
         let mut chunks = vec![Bytes::from(Vec::new()); placed.of_rank.len()];
-        for ((region, holders), in_ranks) in placed.regions.iter().zip(&placed.holders).zip(parts.in_ranks()?)
+        for ((region, holders), in_ranks) in
+            placed.regions.iter().zip(&placed.holders).zip(parts.in_ranks(&placed)?)
         {
             for (pair, in_rank) in holders.iter().zip(in_ranks) {
                 if let Some(local) = &shards[parts.rank_of(*pair)] {

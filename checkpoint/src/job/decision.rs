@@ -242,11 +242,10 @@ fn by_part(
         }
         return Ok(None);
     };
-    let parsed = match ByPart::parse(&wish.mesh, &tensor.shape, parts, text) {
-        Ok(parsed) => parsed,
-        Err(error) if lenient && !text.contains('|') && error.code() != "spec" => return Ok(None),
-        Err(error) => return Err(error),
-    };
+    if lenient && Sharding::parse(&wish.mesh, &tensor.shape, text).is_err_and(|error| lacks_dims(&error)) {
+        return Ok(None);
+    }
+    let parsed = ByPart::parse(&wish.mesh, &tensor.shape, parts, text)?;
     if parsed.shardings().iter().any(Sharding::is_partial) {
         return Err(partial(text));
     }
@@ -259,6 +258,11 @@ fn by_part(
         |one: &Sharding| Sharding::replicated(&wish.mesh, one.shape()).is_ok_and(|all| all == *one);
     let is_whole = !text.contains('|') && parsed.shardings().iter().all(replicates);
     Ok((!is_whole).then_some(parsed))
+}
+
+/// Returns `true` if the tensor does not have the dims that the placements name.
+fn lacks_dims(error: &reshard_sharding::Error) -> bool {
+    matches!(error, reshard_sharding::Error::NoSuchDim { .. } | reshard_sharding::Error::DimCount { .. })
 }
 
 fn other_mesh(text: &str, parsed: &Sharding) -> Error {
@@ -287,9 +291,7 @@ fn parse_or_replicate(
             tally.any = true;
             Ok((sharding, None))
         }
-        Err(
-            error @ (reshard_sharding::Error::NoSuchDim { .. } | reshard_sharding::Error::DimCount { .. }),
-        ) if lenient => {
+        Err(error) if lenient && lacks_dims(&error) => {
             tally.reason = Some(error.to_string());
             Ok((Sharding::replicated(mesh, &tensor.shape)?, Some(error.to_string())))
         }

@@ -133,9 +133,8 @@ impl ByPart {
         pair % self.shardings.first().map_or(1, |sharding| sharding.mesh().size())
     }
 
-    /// Returns the location of each region in the local tensor of each of its ranks, in their order.
-    pub(crate) fn in_ranks(&self) -> Result<Vec<Vec<InRank>>, Error> {
-        let placed = self.placed()?;
+    /// Returns the location of each region of [`ByPart::placed`] in the local tensor of each of its ranks, in their order.
+    pub(crate) fn in_ranks(&self, placed: &Placed) -> Result<Vec<Vec<InRank>>, Error> {
         let ranks: Vec<usize> = self.shardings.iter().take(1).flat_map(|one| one.mesh().ranks()).collect();
         let locals: Vec<Vec<usize>> =
             ranks.iter().map(|rank| self.local_shape(*rank)).collect::<Result<_, _>>()?;

@@ -184,7 +184,7 @@ impl<'a> Feed<'a> {
                 chunks.push((chunk.ok_or_else(no_type)?, Sum32::default()));
             }
         } else if let (Some(_), Some(parts)) = (&shards, &tensor.parts) {
-            in_ranks = parts.in_ranks()?;
+            in_ranks = parts.in_ranks(&parts.placed()?)?;
             for (start, rank) in self.starts.iter_mut().zip(tensor.to.mesh().ranks()) {
                 *start += (parts.local_shape(rank)?.iter().product::<usize>() * units.bytes) as u64;
             }
