@@ -11,6 +11,7 @@ from torch.distributed.tensor import DTensor, Partial
 from reshard import Mesh
 from reshard._refusals import refused
 
+from reshard.torch.layouts import local
 from reshard.torch.memory import check_is_there, resolved, why_no_target
 from reshard.torch.nested import entries
 from reshard.torch.specs import mesh as mesh_of
@@ -44,8 +45,8 @@ def tensors_of(state: Mapping[str, Any] | None) -> dict[str, torch.Tensor]:
 
 
 def local_of(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the memory that this rank has of a tensor."""
-    return resolved(tensor._local_tensor.detach() if isinstance(tensor, DTensor) else tensor.detach())
+    """Returns the values that this rank has of a tensor, in memory as they are."""
+    return resolved(local(tensor).detach())
 
 
 def described(tensors: Mapping[str, torch.Tensor], target_mesh: Mesh | None, shift: int) -> str:
@@ -58,11 +59,11 @@ def described(tensors: Mapping[str, torch.Tensor], target_mesh: Mesh | None, shi
     """
     found = []
     for name, tensor in tensors.items():
-        local = local_of(tensor)
-        check_is_there(name, local)
-        if local.dtype not in DTYPES:
-            raise refused("dtype", f"{name} is {local.dtype}, which is not among {', '.join(DTYPES.values())}")
-        one: dict[str, Any] = {"name": name, "dtype": DTYPES[local.dtype]}
+        held = local_of(tensor)
+        check_is_there(name, held)
+        if held.dtype not in DTYPES:
+            raise refused("dtype", f"{name} is {held.dtype}, which is not among {', '.join(DTYPES.values())}")
+        one: dict[str, Any] = {"name": name, "dtype": DTYPES[held.dtype]}
         if isinstance(tensor, DTensor):
             if dist.get_rank() not in mesh_of(tensor.device_mesh):
                 continue
@@ -80,20 +81,20 @@ def described(tensors: Mapping[str, torch.Tensor], target_mesh: Mesh | None, shi
 def check_targets(tensors: Mapping[str, torch.Tensor]) -> None:
     """Raises an error for a target that cannot be written in place."""
     for name, tensor in tensors.items():
-        local = tensor._local_tensor if isinstance(tensor, DTensor) else tensor
-        if not local.is_contiguous():
-            raise refused("strides", f"{name} has the strides {list(local.stride())}; a target must be contiguous")
-        if error := why_no_target(local):
+        of = local(tensor)
+        if not of.is_contiguous():
+            raise refused("strides", f"{name} has the strides {list(of.stride())}; a target must be contiguous")
+        if error := why_no_target(of):
             raise refused(error.kind, f"{name} cannot be written: {error}")
 
 
 def span(tensor: torch.Tensor) -> tuple[int, int, str]:
     """Returns the first and the last byte, plus one, of the memory that this rank has of a tensor, and its device."""
-    local = local_of(tensor)
-    if not local.numel():
-        return 0, 0, str(local.device)
-    last = sum((extent - 1) * stride for extent, stride in zip(local.shape, local.stride(), strict=True))
-    return local.data_ptr(), local.data_ptr() + (last + 1) * local.itemsize, str(local.device)
+    held = local_of(tensor)
+    if not held.numel():
+        return 0, 0, str(held.device)
+    last = sum((extent - 1) * stride for extent, stride in zip(held.shape, held.stride(), strict=True))
+    return held.data_ptr(), held.data_ptr() + (last + 1) * held.itemsize, str(held.device)
 
 
 def overlapping(first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor] | None = None) -> list[tuple[str, str]]:
@@ -113,8 +114,8 @@ def _placed(name: str, tensor: DTensor, shift: int) -> dict[str, Any]:
     own, root = tensor.device_mesh, tensor.device_mesh._get_root_mesh()
     of = sharding(tensor)
     text, planned = str(of), list(of.local_shape(dist.get_rank()))
-    if list(tensor._local_tensor.shape) != planned:
-        raise refused("local_shape", f"{name} is {list(tensor._local_tensor.shape)} on this rank, and its placements {text} make {planned}")
+    if list(local(tensor).shape) != planned:
+        raise refused("local_shape", f"{name} is {list(local(tensor).shape)} on this rank, and its placements {text} make {planned}")
     names, of_root = own.mesh_dim_names or (), root.mesh_dim_names or ()
     if own is root or not names or not set(names) <= set(of_root):
         return {"mesh": _shifted(mesh_of(own), shift), "placements": text}

@@ -8,14 +8,15 @@ from torch.distributed.tensor import DTensor
 from reshard._refusals import refused
 
 
-def _local(tensor: torch.Tensor) -> torch.Tensor:
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the memory that this rank has of a tensor, as it is stored."""
     return tensor._local_tensor if isinstance(tensor, DTensor) else tensor
 
 
 def kind(tensor: torch.Tensor) -> str:
     """Returns the type, shape and placements: two tensors of one kind can replace each other."""
     placed = f" {tensor.placements} on {tensor.device_mesh}" if isinstance(tensor, DTensor) else ""
-    return f"{tensor.dtype} {list(tensor.shape)}{placed}, {list(_local(tensor).shape)} on this rank"
+    return f"{tensor.dtype} {list(tensor.shape)}{placed}, {list(local(tensor).shape)} on this rank"
 
 
 def check_layouts(tensors: Mapping[str, torch.Tensor], planned: Mapping[str, str]) -> None:
@@ -27,11 +28,11 @@ def check_layouts(tensors: Mapping[str, torch.Tensor], planned: Mapping[str, str
 
 def is_dense(tensor: torch.Tensor) -> bool:
     """Returns True if the memory is the elements in order."""
-    local = _local(tensor)
-    return local.is_contiguous() and not local.is_conj() and not local.is_neg()
+    of = local(tensor)
+    return of.is_contiguous() and not of.is_conj() and not of.is_neg()
 
 
 def layout(tensor: torch.Tensor) -> str:
     """Returns the type, local shape and strides."""
-    local = _local(tensor)
-    return f"{local.dtype} {list(local.shape)} with strides {list(local.stride())}"
+    of = local(tensor)
+    return f"{of.dtype} {list(of.shape)} with strides {list(of.stride())}"
