@@ -8,6 +8,7 @@ pub(crate) mod slab_read;
 
 use std::sync::Arc;
 
+use reshard_kernels::Cast;
 use reshard_layout::internal::counted;
 use reshard_sharding::{Region, Sharding};
 
@@ -17,7 +18,7 @@ use crate::model::checkpoint::{Checkpoint, Data, Tensor};
 use crate::model::copies::copies;
 use crate::model::placed::{Known, Placed, all};
 use crate::model::units::Units;
-use crate::select::cast::{Cast, Float};
+use crate::select::cast::cast;
 
 /// The number of ranges that are read at a time.
 const TOGETHER: usize = 256;
@@ -121,8 +122,7 @@ impl Tensor {
 
     /// Returns the conversion of its elements, if there is one.
     fn cast(&self) -> Option<Cast> {
-        let (from, to) = (Float::of(self.stored)?, Float::of(self.dtype)?);
-        (from != to).then_some(Cast { from, to })
+        cast(self.stored, self.dtype)
     }
 
     fn shard(&self, sharding: &Sharding, rank: usize) -> Result<Vec<u8>, Error> {
@@ -187,8 +187,10 @@ impl Source<'_> {
     pub(crate) fn convert(&self, elements: &mut Vec<u8>) -> Result<u64, Error> {
         let Some(cast) = self.cast else { return Ok(0) };
         let mut converted = Vec::new();
-        bytes::reserve(&mut converted, elements.len() / self.item_bytes * cast.to.bytes())?;
-        let infinite = cast.append(elements, &mut converted);
+        bytes::resize(&mut converted, elements.len() / self.item_bytes * cast.element_bytes().1)?;
+        let infinite = cast
+            .run(&mut converted, elements)
+            .map_err(|error| Error::malformed("dtype", error.to_string()))?;
         *elements = converted;
         Ok(infinite)
     }

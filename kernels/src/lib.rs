@@ -38,6 +38,7 @@
 //! # Ok::<(), reshard_kernels::Error>(())
 //! ```
 
+mod cast;
 mod combine;
 mod copy;
 mod dtype;
@@ -59,6 +60,7 @@ pub mod random;
 #[doc(hidden)]
 pub mod reference;
 
+pub use cast::Cast;
 pub use combine::{PreparedCombine, PreparedDivide, combine};
 pub use copy::{copy, copy_at};
 pub use dtype::DType;

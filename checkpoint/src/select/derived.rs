@@ -24,7 +24,7 @@ use crate::error::Error;
 use crate::model::checkpoint::{Checkpoint, Tensor};
 use crate::model::objects::Object;
 use crate::model::stored;
-use crate::select::cast::Float;
+use crate::select::cast;
 use crate::select::pattern::Pattern;
 use crate::select::rename::Rename;
 use crate::shown::Shown;
@@ -179,12 +179,12 @@ impl Checkpoint {
                 text.rsplit_once('=').map_or((None, text), |(pattern, dtype)| (Some(pattern), dtype));
             let pattern =
                 pattern.map(Pattern::new).transpose().map_err(|why| Error::malformed("pattern", why))?;
-            let to = if dtype == "keep" { None } else { Some(Float::named(dtype)?) };
+            let to = if dtype == "keep" { None } else { Some(cast::named(dtype)?) };
             Ok(CastRule { text, pattern, to, used: false })
         };
         let mut rules = rules.into_iter().map(rule).collect::<Result<Vec<_>, _>>()?;
         let mut tensors = self.tensors.clone();
-        for tensor in tensors.iter_mut().filter(|tensor| Float::of(tensor.dtype).is_some()) {
+        for tensor in tensors.iter_mut().filter(|tensor| cast::is_float(tensor.dtype)) {
             let matches = |rule: &&mut CastRule<'_>| {
                 rule.pattern.as_ref().is_none_or(|pattern| pattern.matches(&tensor.name))
             };
