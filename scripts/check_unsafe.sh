@@ -29,9 +29,8 @@ allowed=(
     c/src/messages.rs                  # functions that C calls, and structs that point into what is kept beside them
     c/src/calls.rs                     # the same
     c/src/files.rs                     # the same
-    layout/tests/allocations.rs        # a counting allocator: small layouts need no heap
-    sharding/tests/allocations.rs      # the same for shardings
-    collectives/tests/allocations.rs   # the same for plans that run
+    tests/support/src/allocations.rs   # an allocator that counts by thread
+    collectives/tests/allocations.rs   # a counting allocator: plans that run need no heap
     program/tests/allocations.rs       # the same for schedules that run
 )
 

@@ -1,41 +1,11 @@
 //! Nothing is on the heap for layouts of up to eight leaves: counted by the allocator.
-#![allow(unsafe_code, reason = "a counting allocator implements an unsafe trait")]
-
-use std::alloc::{GlobalAlloc, Layout as Memory, System};
-use std::cell::Cell;
-use std::hint::black_box;
 
 use reshard_layout::algebra::Tiler;
 use reshard_layout::{IntTuple, Layout};
-
-struct Counting;
-
-thread_local! {
-    static COUNT: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is passed on to the system allocator as it is.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, memory: Memory) -> *mut u8 {
-        let _ = COUNT.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps the contract of alloc.
-        unsafe { System.alloc(memory) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, memory: Memory) {
-        // SAFETY: the caller keeps the contract of dealloc.
-        unsafe { System.dealloc(pointer, memory) }
-    }
-}
+use reshard_test_support::{CountingAllocator, allocations};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn allocations<T>(operation: impl FnOnce() -> T) -> usize {
-    let before = COUNT.with(Cell::get);
-    black_box(operation());
-    COUNT.with(Cell::get) - before
-}
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const EIGHT: &str = "((2,3),(2,(2,2)),2,(5,2)):((1,2),(6,(12,24)),48,(96,480))";
 

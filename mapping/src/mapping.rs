@@ -132,6 +132,18 @@ impl Mapping {
         entries.next().map(|(_, text)| &text[..])
     }
 
+    /// Returns a pattern of the `[cast]` or `[placements]` table that matches none of these names.
+    #[doc(hidden)]
+    pub fn unmatched_pattern<'a>(&self, names: impl Iterator<Item = &'a str> + Clone) -> Option<&str> {
+        let casts = self.casts.iter().map(|rule| &rule.pattern);
+        let mut patterns = casts.chain(self.placements.iter().map(|(pattern, _)| pattern));
+        let is_unmatched = |pattern: &&String| {
+            let glob = Glob::new(pattern);
+            !names.clone().any(|name| glob.matches(name))
+        };
+        patterns.find(is_unmatched).map(|pattern| &pattern[..])
+    }
+
     /// Returns the mapping with each rule read from right to left.
     ///
     /// The options stay as they are: `[cast]` and `[placements]` apply to the tensors that the inverse computes.

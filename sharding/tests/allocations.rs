@@ -1,42 +1,16 @@
 //! Queries made per operator call do not allocate on the heap, on three axes: counted by the allocator.
-#![allow(unsafe_code, reason = "a counting allocator implements an unsafe trait")]
 
-use std::alloc::{GlobalAlloc, Layout as Memory, System};
-use std::cell::Cell;
 use std::hint::black_box;
 
 use reshard_sharding::{Mesh, Placements, Sharding};
-
-thread_local! {
-    static COUNT: Cell<usize> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: every call is passed on to the system allocator as it is.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, memory: Memory) -> *mut u8 {
-        // A thread that ends has no count any more.
-        let _ = COUNT.try_with(|c| c.set(c.get() + 1));
-        // SAFETY: the caller keeps the contract of alloc.
-        unsafe { System.alloc(memory) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, memory: Memory) {
-        // SAFETY: the caller keeps the contract of dealloc.
-        unsafe { System.dealloc(pointer, memory) }
-    }
-}
+use reshard_test_support::CountingAllocator;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
+/// Returns the number of allocations of ten calls.
 fn allocations<T>(mut f: impl FnMut() -> T) -> usize {
-    let before = COUNT.with(Cell::get);
-    for _ in 0..10 {
-        black_box(f());
-    }
-    COUNT.with(Cell::get) - before
+    reshard_test_support::allocations(|| (0..10).for_each(|_| drop(black_box(f()))))
 }
 
 #[test]

@@ -16,11 +16,11 @@ pub enum ErrorKind {
     Unwritten,
     /// Two rules or two boxes write one element.
     WrittenTwice,
-    /// A type changes, and no pattern of `[cast]` names the tensor.
+    /// A type changes, and no cast names the tensor.
     DtypeMismatch,
     /// The target has no tensor of a name that is made or that no rule reads.
     TargetLacks,
-    /// A rule matches no source tensor.
+    /// A rule matches no source tensor, or a pattern no target tensor.
     UnusedRule,
     /// A target buffer has another shape than its parts make.
     LocalShape,

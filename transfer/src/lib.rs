@@ -45,9 +45,12 @@
 
 mod binary;
 mod boxes;
+mod buckets;
 mod certificate;
 mod check;
 mod class;
+mod compiled;
+mod copies;
 mod cover;
 mod dtype;
 mod error;
@@ -66,6 +69,7 @@ mod transfer;
 
 pub use certificate::{Certificate, RankBytes};
 pub use check::{Coverage, check};
+pub use compiled::{Commit, CompiledTransfer, TransferBuffer};
 pub use error::{Error, ErrorKind};
 pub use merge::Agreement;
 pub use part::{BoxCopy, Loop, RankPart};

@@ -60,6 +60,13 @@ pub(crate) fn made(source: &Side, target: &Side, mapping: &Mapping) -> Result<Ve
     for (tensor, made) in target.tensors().iter().zip(&all) {
         compare(tensor, made, source)?;
     }
+    if let Some(pattern) = mapping.unmatched_pattern(target.tensors().iter().map(|tensor| &tensor.name[..])) {
+        let message = format!(
+            "the pattern `{}` of casts or placements matches no tensor of the target; correct or remove it",
+            shown(pattern)
+        );
+        return Err(Error::new(ErrorKind::UnusedRule, message));
+    }
     Ok(all)
 }
 
@@ -92,12 +99,12 @@ fn compare(tensor: &SideTensor, made: &MadeTensor, source: &Side) -> Result<(), 
             .map_or_else(String::new, |of| format!(" (`{}`)", shown(&of.name)));
         let is_float = |dtype: Dtype| matches!(dtype, Dtype::F16 | Dtype::BF16 | Dtype::F32 | Dtype::F64);
         let hint = if is_float(made.dtype) && is_float(tensor.dtype) {
-            format!("add \"{name}\" = \"{}\" to [cast]", dtype::name(tensor.dtype))
+            format!("add the cast \"{name}\" = \"{}\"", dtype::name(tensor.dtype))
         } else {
             "only f16, bf16, f32 and f64 are converted; change the type on one side".to_owned()
         };
         let becomes = if dtype::name(made.dtype) == stored {
-            "no pattern of [cast] names it".to_owned()
+            "no cast names it".to_owned()
         } else {
             format!("the mapping converts it to {}", dtype::name(made.dtype))
         };

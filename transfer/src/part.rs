@@ -210,9 +210,18 @@ impl RankPart {
 
     /// Returns the bytes of a box as it is sent.
     pub(crate) fn bytes(&self, entry: &Entry) -> u64 {
-        let template = &self.templates[entry.template];
-        let stored = [self.sources.get(entry.source).map_or(Dtype::U8, |source| source.dtype)];
-        let chain = if template.cast.is_empty() { &stored[..] } else { &template.cast };
-        template.elements().saturating_mul(dtype::sent_bytes(chain))
+        self.templates[entry.template].elements().saturating_mul(dtype::sent_bytes(&self.types(entry)))
+    }
+
+    /// Returns the types of the elements of a box, from the stored one on.
+    pub(crate) fn types(&self, entry: &Entry) -> Vec<Dtype> {
+        let cast = &self.templates[entry.template].cast;
+        let stored = self.sources.get(entry.source).map_or(Dtype::U8, |source| source.dtype);
+        if cast.is_empty() { vec![stored] } else { cast.clone() }
+    }
+
+    /// Returns the rank that sends or receives a box; `None` for one within this rank, and for zeros.
+    pub(crate) fn peer(&self, entry: &Entry) -> Option<usize> {
+        self.templates[entry.template].peer.filter(|peer| *peer != self.rank)
     }
 }

@@ -74,6 +74,25 @@ impl Exchange {
         })
     }
 
+    /// Compiles a phase of bytes between dense buffers that belongs to no plan.
+    ///
+    /// Requires a tag that is the same on all members, and different for different phases. For each receive, the source
+    /// offsets are those in the sender's buffer. Errors: [`Error::Phase`], [`Error::Kernel`].
+    #[doc(hidden)]
+    pub fn of_bytes(rank: usize, tag: u64, phase: &Phase) -> Result<Exchange, Error> {
+        let part = Part {
+            dtype: DType::U8,
+            phase,
+            op: None,
+            communicates: true,
+            symmetric: false,
+            source: BufferMap::dense(phase.source_len),
+            target: BufferMap::dense(phase.target_len),
+            peer_source: &|_| Ok(BufferMap::dense(0)),
+        };
+        Exchange::new(Head { rank, step: 0, phase: 0, tag }, &[part])
+    }
+
     /// Compiles the phases of one or more tensors, all with the same members.
     ///
     /// Reductions are only fused with reductions whose partial values come in the same order.

@@ -4,6 +4,7 @@
 //! * [`Sweep`]: how much of a sweep runs.
 //! * [`Random`]: numbers that look drawn, the same every time.
 //! * [`seed`]: the seed of random cases.
+//! * [`allocations`]: the allocations of an operation.
 //! * [`jobs`]: tests whose ranks are processes of an MPI job.
 //!
 //! With the feature `properties`:
@@ -22,8 +23,8 @@
 //! * `interpreter`: plans run on lists of numbers, by their messages, which are checked at the same time.
 //! * `two_mesh_facts`: pairs of shardings of trainers and servers.
 //! * `slower`: a network on which small tensors cost as much as large ones elsewhere.
-#![forbid(unsafe_code)]
 
+mod allocations;
 #[cfg(feature = "plans")]
 pub mod both_directions;
 #[cfg(feature = "plans")]
@@ -41,6 +42,7 @@ mod sweep;
 #[cfg(feature = "plans")]
 mod two_mesh;
 
+pub use allocations::{CountingAllocator, allocations};
 #[cfg(feature = "plans")]
 pub use plans::{placements, shardings, slower};
 #[cfg(feature = "properties")]

@@ -19,4 +19,5 @@ mod faults;
 mod models;
 mod published;
 mod refusals;
+mod runs;
 mod worked;

@@ -68,11 +68,21 @@ fn names_that_do_not_meet() {
 }
 
 #[test]
+fn patterns_that_match_nothing() {
+    let (source, target) =
+        (side("a=2", &[("w", "f32", "[4]", "R")]), side("b=2@2", &[("w", "f32", "[4]", "R")]));
+    let misspelled = rules("").with_cast("*.weigth", "bf16").unwrap();
+    refused(&source, &target, &misspelled, ErrorKind::UnusedRule, &["`*.weigth`", "no tensor of the target"]);
+    let unused = rules("").with_placements("v", "S(0)");
+    refused(&source, &target, &unused, ErrorKind::UnusedRule, &["`v`"]);
+}
+
+#[test]
 fn types_and_shapes_that_differ() {
     let source = side("dp=2", &[("w", "f32", "[8, 4]", "S(0)")]);
     let target = side("dp=2@2", &[("w", "bf16", "[8, 4]", "S(0)")]);
     let words =
-        ["`w` is bf16 on the target and f32 on the source", "no pattern of [cast]", "\"w\" = \"bf16\""];
+        ["`w` is bf16 on the target and f32 on the source", "no cast names it", "\"w\" = \"bf16\""];
     refused(&source, &target, &Mapping::default(), ErrorKind::DtypeMismatch, &words);
     let kept = Mapping::default().with_cast("w", "keep").unwrap().with_cast("*", "bf16").unwrap();
     refused(&source, &target, &kept, ErrorKind::DtypeMismatch, &["bf16", "f32"]);

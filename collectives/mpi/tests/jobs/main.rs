@@ -8,6 +8,7 @@ mod large;
 mod leaks;
 mod parallel;
 mod random;
+mod transfer;
 mod two_mesh;
 
 use std::time::Duration;
@@ -38,6 +39,7 @@ fn rank() {
         "leaks" => leaks::run(&mut comm),
         "gpt" => gpt::run(&mut comm),
         "parallel" => parallel::run(&mut comm),
+        "transfer" => transfer::run(&mut comm),
         "two mesh" => two_mesh::run(&mut comm),
         other => panic!("unknown job {other}"),
     }
@@ -51,6 +53,11 @@ fn mpi_keeps_the_contract() {
     for ranks in [2, 3, 5, 8] {
         print!("{}", succeeds(ranks, "contract"));
     }
+}
+
+#[test]
+fn transfers_write_the_bytes_of_the_threads_engine() {
+    succeeds(7, "transfer");
 }
 
 #[test]
