@@ -16,13 +16,13 @@ from typing import Any
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
-from torch.utils._python_dispatch import _disable_current_modes
 
 from reshard import ReshardError
 from reshard._refusals import refused
 
 from reshard.torch.lost import lost
 from reshard.torch.specs import mesh
+from reshard.torch.version import _disable_current_modes
 
 # The rank of an error if one rank raised it, its kind and its message.
 _Refusal = tuple[int | None, str, str]

@@ -7,14 +7,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
-from torch.distributed.tensor._dtensor_spec import DTensorSpec
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from reshard import Plan, ReshardError
 
 from reshard.torch.execute import default_planner
 from reshard.torch.hook import Hook
 from reshard.torch.specs import sharding
+from reshard.torch.version import DTensorSpec, TorchDispatchMode
 
 # The minimum that a rank receives by a collective of `n` members: `size` is its input and `made` its result.
 _LEAST: dict[str, Callable[[int, int, int], int]] = {

@@ -6,14 +6,9 @@ from math import prod
 from typing import Any, Literal
 
 import torch
-import torch.distributed.tensor._redistribute as _redistribute
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
-from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 from torch.distributed.tensor.experimental import implicit_replication
-from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
-from torch.distributed.tensor.placement_types import _StridedShard
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from reshard import Mesh, Program
 
@@ -21,6 +16,7 @@ from reshard.torch.audit import least_bytes
 from reshard.torch.hook import Hook
 from reshard.torch.kernels import torch_dtype
 from reshard.torch.specs import contiguous_strides, spec
+from reshard.torch.version import DTensorSpec, Part, _StridedShard, TensorMeta, TorchDispatchMode, compute_local_shape_and_global_offset, require, _gen_transform_infos
 
 Pass = Literal["forward", "backward"]
 
@@ -91,6 +87,7 @@ def compared(
 
     `inputs` and `made` map nodes to the program's names; `loss` is the node that is differentiated, or None.
     """
+    require(Part.CHECK)
     ours = _ours(program, ranks)
     theirs, stopped = _theirs(exported, program, ranks, inputs, loss)
     rows: list[DTensorCost] = []
@@ -226,7 +223,7 @@ def _calls(current: DTensorSpec, target: DTensorSpec, item: int) -> tuple[tuple[
     """
     calls, received = [], 0
     placements = [Replicate() if one.is_partial() else one for one in current.placements]
-    for info in _redistribute._gen_transform_infos(current, target):
+    for info in _gen_transform_infos(current, target):
         before, after = info.src_dst_placements
         members = current.mesh.size(info.mesh_dim)
         placements[info.mesh_dim] = Replicate()

@@ -12,7 +12,6 @@ from torch.distributed.checkpoint import StorageReader
 from torch.distributed.checkpoint.metadata import BytesStorageMetadata, ChunkStorageMetadata, Metadata, TensorProperties, TensorStorageMetadata
 from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, LoadPlanner
 from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
-from torch.distributed.tensor._dtensor_spec import DTensorSpec, ShardOrderEntry
 from torch.futures import Future
 
 from reshard import Planner, ReshardError
@@ -26,6 +25,7 @@ from reshard.torch.memory import settled, why_no_target, why_not
 from reshard.torch.nested import Entry, entries, holds_tensors, listed
 from reshard.torch.redistribute import moved
 from reshard.torch.specs import mesh, sharding
+from reshard.torch.version import DTensorSpec, ShardOrderEntry
 
 Path = str | os.PathLike[str]
 

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 import torch.compiler.config as config
 import torch.distributed as dist
-import torch.distributed._functional_collectives as funcol
 from torch.distributed.tensor import DTensor
 
 from reshard import Plan, Planner, RankCall, ReshardError, Sharding, View
@@ -19,6 +18,7 @@ from reshard._refusals import counted, refused
 from reshard.torch.groups import Groups
 from reshard.torch.lost import lost
 from reshard.torch.memory import check_is_there, resolved, why_no_target
+from reshard.torch.version import _are_we_tracing, _maybe_wrap_tensor
 
 _Step = Callable[[torch.Tensor], torch.Tensor]
 
@@ -37,7 +37,7 @@ def default_planner() -> Planner:
 def is_for_all_ranks() -> bool:
     """Returns True while one rank traces a graph that all ranks will run, without rank-specific values."""
     # All PyTorch versions that `planned` supports have this setting.
-    return bool(getattr(config, "compile_on_one_rank", False)) and bool(funcol._are_we_tracing())
+    return bool(getattr(config, "compile_on_one_rank", False)) and bool(_are_we_tracing())
 
 
 class Executor:
@@ -332,7 +332,7 @@ def _step(call: RankCall, groups: Groups, dtype: torch.dtype, rank: int) -> Call
         packed = pack(flat)
         received = run(packed if wire is None else packed.view(wire))
         if is_open:
-            return funcol._maybe_wrap_tensor(received)
+            return _maybe_wrap_tensor(received)
         if is_waited:
             received = ops.wait_tensor(received)
         if attends:

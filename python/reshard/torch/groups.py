@@ -5,13 +5,12 @@ from functools import lru_cache
 from typing import Any
 
 import torch.distributed as dist
-from torch.distributed._mesh_layout import _MeshLayout
 from torch.distributed.device_mesh import DeviceMesh
-from torch.utils._python_dispatch import _disable_current_modes
 
 from reshard import GroupPattern, FrameworkGroups, Plan, Planner, ProcessGroup, ReshardError, Sharding
 
 from reshard.torch.specs import mesh
+from reshard.torch.version import _disable_current_modes, groups_along, require
 
 
 class Groups:
@@ -23,6 +22,7 @@ class Groups:
     """
 
     def __init__(self, device_mesh: DeviceMesh, *extra: DeviceMesh) -> None:
+        require()
         self._within = frozenset(mesh(device_mesh).ranks).union(*(mesh(other).ranks for other in extra))
         self._names: dict[tuple[int, ...], str] = {}
         self._all: dict[tuple[int, ...], None] = {}
@@ -41,7 +41,7 @@ class Groups:
         self.offers = FrameworkGroups([("group", list(members)) for members in self._all])
 
     def _add_axes(self, device_mesh: DeviceMesh) -> None:
-        for axis, layout in enumerate(device_mesh._layout):
+        for axis in range(device_mesh.ndim):
             if device_mesh.get_coordinate() is None:
                 group = None  # other ranks have made it
             else:
@@ -49,7 +49,7 @@ class Groups:
                     group = device_mesh.get_group(axis)
                 except RuntimeError:
                     continue  # a device mesh without groups
-            self._add(group, _MeshLayout([layout]).remap_to_tensor(device_mesh._rank_map).tolist())
+            self._add(group, groups_along(device_mesh, axis))
 
     def _add(self, group: Any, all_members: list[list[int]]) -> None:
         mine = [] if group is None else dist.get_process_group_ranks(group)

@@ -1,28 +1,18 @@
 """The PyTorch function through which all redistributions of DTensors pass, and its temporary replacement."""
 
-import inspect
 import threading
 from collections.abc import Callable
 from functools import partial
 
 import torch
-import torch.distributed.tensor._api as _api
-import torch.distributed.tensor._dispatch as _dispatch
-import torch.distributed.tensor._redistribute as _redistribute
-import torch.distributed.tensor.experimental._tp_transform as _tp_transform
-from torch.distributed.tensor._dtensor_spec import DTensorSpec
 
-NAME = "redistribute_local_tensor"
-# The modules in which PyTorch has bound the function by its name.
-BOUND = (_redistribute, _dispatch, _api, _tp_transform)
-# The arguments of a supported version of it.
-KNOWN = ("local_tensor", "current_spec", "target_spec", "async_op", "use_graph_based_transform", "is_explicit")
+from reshard.torch.version import REDISTRIBUTES, DTensorSpec, again, hooked, require
 
 Function = Callable[..., torch.Tensor]
 
 _lock = threading.RLock()
 _entered: list["Hook"] = []
-_own: Function = _redistribute.redistribute_local_tensor
+_own: Function
 
 
 class Hook:
@@ -37,7 +27,7 @@ class Hook:
     def enter(self) -> None:
         """Installs the handler.
 
-        Errors: RuntimeError if PyTorch's function is not a known one; then nothing has changed.
+        Errors: RuntimeError if the installed PyTorch is not supported; then nothing has changed.
         """
         with _lock:
             if not _entered:
@@ -75,19 +65,15 @@ def _handled(
 
 def _bind() -> None:
     global _own
-    found = getattr(_redistribute, NAME)
-    takes = tuple(inspect.signature(found).parameters)
-    if takes != KNOWN:
-        raise RuntimeError(f"PyTorch {torch.__version__}: {NAME} takes {takes}, but only {KNOWN} is supported; nothing was replaced")
-    others = [module.__name__ for module in BOUND if getattr(module, NAME, None) is not found]
-    if others:
-        raise RuntimeError(f"PyTorch {torch.__version__}: {NAME} is missing or different in {', '.join(others)}; nothing was replaced")
-    _own = found
-    for module in BOUND:
-        setattr(module, NAME, _handled)
+    again()
+    require()
+    modules = hooked()
+    _own = getattr(modules[0], REDISTRIBUTES)
+    for module in modules:
+        setattr(module, REDISTRIBUTES, _handled)
 
 
 def _unbind() -> None:
-    for module in BOUND:
-        if getattr(module, NAME, None) is _handled:
-            setattr(module, NAME, _own)
+    for module in hooked():
+        if getattr(module, REDISTRIBUTES, None) is _handled:
+            setattr(module, REDISTRIBUTES, _own)

@@ -1,12 +1,13 @@
 """Checks of tensors whose memory is used: that it exists, with the tensor's name in each error."""
 
 import torch
-from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor
 
 from reshard import ReshardError
 from reshard._buffers import Refused, check_memory, check_tensor
 from reshard._refusals import refused
+
+from reshard.torch.version import AsyncCollectiveTensor
 
 
 def settled(tensor: torch.Tensor) -> torch.Tensor:

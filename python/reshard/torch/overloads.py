@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from torch._ops import OpOverload
-
 from reshard import OpTable
 from reshard._refusals import refused
+
+from reshard.torch.version import OpOverload
 
 
 class Use(Enum):

@@ -8,10 +8,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed._local_tensor import local_tensor_mode
 from torch.distributed.tensor import Partial
-from torch.distributed.tensor._dtensor_spec import DTensorSpec
-from torch.utils._debug_mode import get_active_debug_mode
 
 from reshard import Planner, ReshardError
 from reshard._refusals import counted
@@ -20,6 +17,7 @@ from reshard.torch.execute import Executor, default_planner, is_for_all_ranks
 from reshard.torch.groups import groups_of, plan_within
 from reshard.torch.hook import Hook
 from reshard.torch.specs import placement, sharding
+from reshard.torch.version import DTensorSpec, again, get_active_debug_mode, local_tensor_mode, problem, usable
 
 # The reasons why a redistribution is left to PyTorch, each with its text in a report.
 FALLBACKS = {
@@ -56,9 +54,13 @@ class RedistributionRow:
 
 @dataclass
 class Report:
-    """The redistributions that were done, by a plan or by PyTorch; `str` is a table."""
+    """The redistributions that were done, by a plan or by PyTorch; `str` is a table.
+
+    `unsupported` is the reason why nothing was replaced, if the installed PyTorch is not supported.
+    """
 
     lines: dict[str, RedistributionRow] = field(default_factory=dict)
+    unsupported: str | None = None
 
     @property
     def plans(self) -> int:
@@ -92,6 +94,8 @@ class Report:
         widths = [max(len(row[i]) for row in rows) for i in range(4)]
         made = [f"{a:>{widths[0]}}  {b:>{widths[1]}}  {c:<{widths[2]}}  {d}".rstrip() for a, b, c, d in rows]
         made.append(f"{self.plans} by plans, {counted(self.collectives, 'call')}, {self.received_bytes} B received; by PyTorch: {sum(self.fallbacks.values())}")
+        if self.unsupported is not None:
+            made.append(f"nothing was replaced: {self.unsupported}")
         return "\n".join(made)
 
 
@@ -129,9 +133,16 @@ class planned(contextlib.ContextDecorator):
     def enable(self) -> "planned":
         """Enters it, until `disable`.
 
-        Errors: RuntimeError if PyTorch's function has unknown arguments.
+        If a private name that it needs is missing in the installed PyTorch or takes other arguments, nothing
+        is replaced, and a warning reports it once.
+
+        Errors: under `strict`, RuntimeError instead of that warning.
         """
-        self._hook.enter()
+        again()
+        if self._strict or usable():
+            self._hook.enter()
+        else:
+            self._report.unsupported = problem()
         return self
 
     def disable(self) -> None:

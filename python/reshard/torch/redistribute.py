@@ -8,8 +8,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Placement, Replicate
-from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
-from torch.distributed.tensor.placement_types import Shard, _StridedShard
+from torch.distributed.tensor.placement_types import Shard
 
 from reshard import Planner
 from reshard._refusals import counted, refused
@@ -18,6 +17,7 @@ from reshard.torch.execute import Executor, default_planner
 from reshard.torch.groups import groups_of, plan_within
 from reshard.torch.memory import check_is_there
 from reshard.torch.specs import contiguous_strides, sharding
+from reshard.torch.version import DTensorSpec, _StridedShard, TensorMeta, usable
 
 
 def redistribute(
@@ -29,10 +29,14 @@ def redistribute(
     tensor. It is differentiable, also twice. Every rank of both meshes calls it, and its backward pass. A
     rank that is not in the other mesh has an empty shard there.
 
+    With a PyTorch that is not supported, it is PyTorch's own redistribution, after a warning.
+
     Errors: `ReshardError` for a redistribution that cannot be planned.
     """
     if not isinstance(x, DTensor):
         raise TypeError(f"expected a DTensor, found {type(x).__name__}")
+    if not usable():
+        return x.redistribute(device_mesh, placements)
     made = _Redistribute.apply(x, target(x, device_mesh, placements), planner or default_planner())
     return made
 

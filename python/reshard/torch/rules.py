@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
-from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.distributed.tensor.experimental import register_sharding
 
 from reshard import Op, ReshardError, OpTable
@@ -16,6 +14,7 @@ from reshard._refusals import refused
 
 from reshard.torch.overloads import Use, arguments, by_name, taken, value_of, with_defaults
 from reshard.torch.specs import OURS_TO_TORCH
+from reshard.torch.version import DTensorSpec, OpOverload, Part, require
 
 # The PyTorch ops that DTensor rejects, for which it has neither a rule nor a decomposition, and their names
 # in the table. Their rules were tested by PyTorch's validator and by this library's.
@@ -52,6 +51,7 @@ def rules(table: OpTable | None = None, names: Iterable[str] | None = None) -> l
 
     Errors: `ReshardError` for a name that is missing in PyTorch or in the table.
     """
+    require(Part.RULES)
     chosen = OpTable.standard() if table is None else table
     made = []
     for name in names if names is not None else OPS:

@@ -6,11 +6,10 @@ from typing import Any
 import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
-from torch.distributed.tensor._dtensor_spec import DTensorSpec, ShardOrderEntry, TensorMeta
-from torch.distributed.tensor.placement_types import _StridedShard
-from torch.utils._python_dispatch import _disable_current_modes
 
 from reshard import Mesh, NotRepresentable, ReshardError, Sharding
+
+from reshard.torch.version import DTensorSpec, ShardOrderEntry, _StridedShard, TensorMeta, _disable_current_modes, require, split_factor
 
 # The reduce ops of partial values: PyTorch's names, and this library's.
 REDUCE_OPS = {"sum": "sum", "avg": "avg", "product": "prod", "min": "min", "max": "max"}
@@ -44,7 +43,7 @@ def placement(of: Placement) -> str:
     if type(of) is Shard:
         return f"S({of.dim})"
     if type(of) is _StridedShard:
-        return f"SS({of.dim},{of._split_factor_int()})"
+        return f"SS({of.dim},{split_factor(of)})"
     if type(of) is Partial and of.reduce_op in REDUCE_OPS:
         return f"P({REDUCE_OPS[of.reduce_op]})"
     raise NotRepresentable(f"the PyTorch placement {of} has no notation here")
@@ -65,6 +64,7 @@ def sharding(of: DTensor | DTensorSpec) -> Sharding:
     Errors: `NotRepresentable` for placements without a notation here, `ReshardError` for a spec without a
     shape, or with a symbolic one.
     """
+    require()
     described: DTensorSpec = of._spec if isinstance(of, DTensor) else of
     if described.tensor_meta is None:
         raise ReshardError("the spec has no tensor_meta, so the shape of the tensor is not known")
@@ -97,6 +97,7 @@ def spec(of: Sharding, device_mesh: DeviceMesh, meta: TensorMeta | None = None, 
     Errors: `ReshardError` if the meshes or the shapes differ; `NotRepresentable` for shardings without
     PyTorch placements.
     """
+    require()
     over = mesh(device_mesh)
     if (over.shape, over.ranks) != (of.mesh.shape, of.mesh.ranks):
         raise ReshardError(f"the sharding is on the mesh {of.mesh}, but the device mesh is {over}; both need the same ranks, axis by axis")

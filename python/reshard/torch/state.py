@@ -8,7 +8,6 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Placement
-from torch.distributed.tensor._dtensor_spec import DTensorSpec
 
 from reshard import Planner, RankCall
 from reshard._refusals import refused
@@ -20,6 +19,7 @@ from reshard.torch.lost import lost
 from reshard.torch.memory import check_is_there, resolved
 from reshard.torch.nested import Entry, copied, entries
 from reshard.torch.redistribute import executor, target
+from reshard.torch.version import DTensorSpec, usable
 
 Wanted = Sequence[Placement] | Callable[[str, DTensor], Sequence[Placement] | None]
 
@@ -41,11 +41,14 @@ def redistribute_state(
     tensor that stays. Entries that are not DTensors stay. Tensors are redistributed in buckets: the calls of
     a bucket on one group are one call. The shards of a bucket have at most `max_bytes` in total on any rank,
     or are a single tensor's. The number of calls is as low as for a single tensor. It is not differentiable.
-    All ranks give the same names in the same order.
+    All ranks give the same names in the same order. With a PyTorch that is not supported, each tensor is
+    redistributed by PyTorch's own code, after a warning.
 
     Errors: as `redistribute`, with the name of the tensor; a `max_bytes` below 1; tensors without memory. An
     error of one rank is raised on all ranks of the device meshes, before any transfer.
     """
+    if not usable():
+        return _by_pytorch(state, placements, device_mesh)
     refusal: Exception | None = None
     made: dict[str, Any] = {}
     ready: list[_Ready] = []
@@ -81,6 +84,17 @@ def redistribute_state(
         bucket.append(_Moved(moving, one.after, one.entry))
         size += bytes_of
     _run(bucket)
+    return made
+
+
+def _by_pytorch(state: Mapping[str, Any], placements: Wanted, device_mesh: DeviceMesh | None) -> dict[str, Any]:
+    """Redistributes a state by PyTorch's own code, one tensor at a time."""
+    made, found = copied(state)
+    for entry in found:
+        if isinstance(entry.value, DTensor):
+            wanted = placements(entry.name, entry.value) if callable(placements) else placements
+            if wanted is not None:
+                entry.put(entry.value.detach().redistribute(device_mesh, wanted))
     return made
 
 

@@ -433,8 +433,12 @@ def undone(rank: int) -> None:
     # A function of other arguments is not replaced.
     _redistribute.redistribute_local_tensor = lambda tensor, spec: tensor  # type: ignore[assignment]
     try:
-        with pytest.raises(RuntimeError, match="nothing was replaced"):
+        with pytest.raises(RuntimeError, match=r"redistribute_local_tensor takes \(tensor, spec\) instead of"):
+            planned(strict=True).enable()
+        with pytest.warns(RuntimeWarning, match="PyTorch's own code runs instead of plans") as warned:
+            plans = planned().enable()
             planned().enable()
+        assert len(warned) == 1 and "nothing was replaced" in str(plans.report())
     finally:
         _redistribute.redistribute_local_tensor = OWN
     assert bound() == before

@@ -1,0 +1,298 @@
+"""All that this package needs of PyTorch beyond its documented API, and what differs between PyTorch's versions.
+
+Private names are imported here and nowhere else. The table `NEEDED` has them with their arguments, and the
+private attributes that other modules use. It is compared with the installed PyTorch before plans run: if a
+name is missing or takes other arguments, PyTorch's own code runs, with one warning.
+"""
+
+import importlib
+import inspect
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.distributed.device_mesh import DeviceMesh
+
+from reshard import Mesh, Sharding
+
+
+class Part(Enum):
+    """A part of the package that needs private names."""
+
+    PLANS = "plans"
+    CHECK = "check"
+    RULES = "rules"
+
+
+@dataclass(frozen=True)
+class Private:
+    """A private name of PyTorch: its module, its path there, and the arguments that it takes in the supported versions.
+
+    `takes` is None for attributes, and for classes of C++, which have no signature. A trailing `..` accepts further arguments.
+    """
+
+    module: str
+    path: str
+    takes: tuple[str, ...] | None = None
+    part: Part = Part.PLANS
+
+
+@dataclass(frozen=True)
+class Supported:
+    """A supported version: the release that the tests ran with, and how it is reached what the others have elsewhere."""
+
+    tested: str
+    split_factor: Callable[[Any], int]
+
+
+# The function through which all redistributions of DTensors pass, and the modules that have bound it by name.
+REDISTRIBUTES = "redistribute_local_tensor"
+REDISTRIBUTE_TAKES = ("local_tensor", "current_spec", "target_spec", "async_op", "use_graph_based_transform", "is_explicit")
+_BOUND = (
+    "torch.distributed.tensor._redistribute",
+    "torch.distributed.tensor._dispatch",
+    "torch.distributed.tensor._api",
+    "torch.distributed.tensor.experimental._tp_transform",
+)
+
+_FUNCOL = "torch.distributed._functional_collectives"
+_SPEC = "torch.distributed.tensor._dtensor_spec"
+_MESH = "torch.distributed.device_mesh"
+_CALLS = "ops._c10d_functional"
+
+NEEDED = (
+    *(Private(module, REDISTRIBUTES, REDISTRIBUTE_TAKES) for module in _BOUND),
+    Private(_SPEC, "DTensorSpec", ("mesh", "placements", "tensor_meta", "shard_order", "use_strided_shard_as_shard_order")),
+    Private(_SPEC, "DTensorSpec.is_default_device_order", ("shard_order",)),
+    Private(_SPEC, "DTensorSpec.format_shard_order_str", ("placements", "shard_order")),
+    Private(_SPEC, "ShardOrderEntry", ("tensor_dim", "mesh_dims")),
+    Private(_SPEC, "TensorMeta", ("shape", "stride", "dtype")),
+    Private("torch.distributed.tensor", "DTensor._spec"),
+    Private("torch.distributed.tensor", "DTensor._local_tensor"),
+    Private("torch.distributed.tensor.placement_types", "_StridedShard"),
+    Private("torch.distributed.tensor.placement_types", "_StridedShard.split_factor"),
+    Private(_MESH, "DeviceMesh._get_root_mesh", ("self",)),
+    Private(_MESH, "DeviceMesh._is_current_rank_part_of_mesh", ("self",)),
+    Private(_MESH, "DeviceMesh._flatten_mapping"),
+    Private(_MESH, "DeviceMesh._layout"),
+    Private(_MESH, "DeviceMesh._rank_map"),
+    Private("torch.distributed._local_tensor", "local_tensor_mode", ()),
+    Private("torch.utils._debug_mode", "get_active_debug_mode", ()),
+    Private("torch.utils._debug_mode", "DebugMode.record_redistribute_calls", ("self", "arg", "src_placement", "dst_placement", "transform_info_str", "is_explicit")),
+    Private("torch.utils._python_dispatch", "_disable_current_modes", ()),
+    Private("torch.utils._python_dispatch", "TorchDispatchMode"),
+    Private(_FUNCOL, "_are_we_tracing", ()),
+    Private(_FUNCOL, "_maybe_wrap_tensor", ("self",)),
+    Private(_FUNCOL, "AsyncCollectiveTensor", ("elem",)),
+    Private("torch", f"{_CALLS}.all_reduce.default", ("input", "reduce_op", "group_name")),
+    Private("torch", f"{_CALLS}.all_gather_into_tensor.default", ("input", "group_size", "group_name")),
+    Private("torch", f"{_CALLS}.reduce_scatter_tensor.default", ("input", "reduce_op", "group_size", "group_name")),
+    Private("torch", f"{_CALLS}.all_to_all_single.default", ("input", "output_split_sizes", "input_split_sizes", "group_name")),
+    Private("torch", f"{_CALLS}.wait_tensor.default", ("tensor",)),
+    Private("torch.distributed.distributed_c10d", "_resolve_process_group"),
+    Private("torch", "ScriptObject._type"),
+    Private("torch", "UntypedStorage._cdata"),
+    Private("torch", "_foreach_copy_"),
+    Private("torch._ops", "OpOverload"),
+    Private("torch", "ops.aten.add.Tensor._schema"),
+    Private("torch.distributed.tensor._redistribute", "_gen_transform_infos", ("src_spec", "dst_spec", "use_graph_based_transform"), Part.CHECK),
+    Private("torch.distributed.tensor._utils", "compute_local_shape_and_global_offset", ("global_shape", "mesh", "placements", ".."), Part.CHECK),
+    Private(_MESH, "DeviceMesh", ("device_type", "mesh", "mesh_dim_names", ".."), Part.CHECK),
+    Private("torch.distributed.tensor", "DTensor._op_dispatcher.sharding_propagator.op_to_rules", None, Part.RULES),
+    Private("torch.distributed.tensor", "DTensor._op_dispatcher.sharding_propagator.op_strategy_funcs", None, Part.RULES),
+    Private("torch.distributed.tensor", "DTensor._op_dispatcher.sharding_propagator.op_single_dim_strategy_funcs", None, Part.RULES),
+)
+
+SUPPORTED = {
+    (2, 12): Supported("2.12.1", lambda of: int(of.split_factor)),
+    (2, 13): Supported("2.13.0", lambda of: of._split_factor_int()),
+    (2, 14): Supported("2.14.1", lambda of: of._split_factor_int()),
+    (2, 15): Supported("2.15.0", lambda of: of._split_factor_int()),
+}
+_LISTED = ", ".join(f"{major}.{minor}" for major, minor in SUPPORTED)
+
+
+def _module(name: str) -> ModuleType | None:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+def _found(module: str, name: str) -> Any:
+    """Returns a name of PyTorch, or else a class of which no object can be made: the package can be imported with any version."""
+
+    def missing(_: type, *args: object, **options: object) -> None:
+        raise RuntimeError(f"PyTorch {torch.__version__} has no {module}.{name}, and reshard.torch needs it; use PyTorch {_LISTED}")
+
+    return getattr(_module(module), name, None) or type(name, (), {"__new__": missing})
+
+
+if TYPE_CHECKING:
+    from torch._ops import OpOverload as OpOverload
+    from torch.distributed._functional_collectives import AsyncCollectiveTensor as AsyncCollectiveTensor
+    from torch.distributed._functional_collectives import _are_we_tracing as _are_we_tracing
+    from torch.distributed._functional_collectives import _maybe_wrap_tensor as _maybe_wrap_tensor
+    from torch.distributed._local_tensor import local_tensor_mode as local_tensor_mode
+    from torch.distributed.tensor._dtensor_spec import DTensorSpec as DTensorSpec
+    from torch.distributed.tensor._dtensor_spec import ShardOrderEntry as ShardOrderEntry
+    from torch.distributed.tensor._dtensor_spec import TensorMeta as TensorMeta
+    from torch.distributed.tensor._redistribute import _gen_transform_infos as _gen_transform_infos
+    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset as compute_local_shape_and_global_offset
+    from torch.distributed.tensor.placement_types import _StridedShard as _StridedShard
+    from torch.utils._debug_mode import get_active_debug_mode as get_active_debug_mode
+    from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
+    from torch.utils._python_dispatch import _disable_current_modes as _disable_current_modes
+else:
+    OpOverload = _found("torch._ops", "OpOverload")
+    AsyncCollectiveTensor = _found(_FUNCOL, "AsyncCollectiveTensor")
+    _are_we_tracing = _found(_FUNCOL, "_are_we_tracing")
+    _maybe_wrap_tensor = _found(_FUNCOL, "_maybe_wrap_tensor")
+    local_tensor_mode = _found("torch.distributed._local_tensor", "local_tensor_mode")
+    DTensorSpec = _found(_SPEC, "DTensorSpec")
+    ShardOrderEntry = _found(_SPEC, "ShardOrderEntry")
+    TensorMeta = _found(_SPEC, "TensorMeta")
+    _gen_transform_infos = _found("torch.distributed.tensor._redistribute", "_gen_transform_infos")
+    compute_local_shape_and_global_offset = _found("torch.distributed.tensor._utils", "compute_local_shape_and_global_offset")
+    _StridedShard = _found("torch.distributed.tensor.placement_types", "_StridedShard")
+    get_active_debug_mode = _found("torch.utils._debug_mode", "get_active_debug_mode")
+    TorchDispatchMode = _found("torch.utils._python_dispatch", "TorchDispatchMode")
+    _disable_current_modes = _found("torch.utils._python_dispatch", "_disable_current_modes")
+
+
+def installed() -> tuple[int, int]:
+    """Returns the major and minor version of the installed PyTorch."""
+    found = re.match(r"(\d+)\.(\d+)", torch.__version__)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def hooked() -> list[ModuleType]:
+    """Returns the modules that have bound the function through which redistributions pass."""
+    return [module for name in _BOUND if (module := _module(name)) is not None]
+
+
+def split_factor(of: Any) -> int:
+    """Returns the split factor of a strided shard."""
+    known = SUPPORTED.get(installed())
+    return known.split_factor(of) if known else int(of.split_factor)
+
+
+def groups_along(device_mesh: DeviceMesh, axis: int) -> list[list[int]]:
+    """Returns the ranks of all groups along an axis of a device mesh, those of the other slices of its root included.
+
+    An axis is its sizes and strides over the root's ranks, which are read here: the class that has them, its
+    constructor and its methods differ between versions. Every rank gets the same list, in the mesh or not.
+    """
+    ranks = device_mesh._rank_map.tolist()
+    offsets = [0]
+    for size, stride in device_mesh._layout[axis].sizes_and_strides:
+        offsets = [first + at * stride for first in offsets for at in range(size)]
+    left = dict.fromkeys(range(len(ranks)))
+    groups = []
+    while left:
+        # The groups are copies of the one with rank 0, shifted: the first rank that is left begins another one.
+        first = next(iter(left))
+        members = [first + offset for offset in offsets]
+        for member in members:
+            del left[member]
+        groups.append([ranks[member] for member in members])
+    return groups
+
+
+_problems: dict[Part, str | None] = {}
+_warned: set[str] = set()
+
+
+def problem(part: Part = Part.PLANS) -> str | None:
+    """Returns the reason why the installed PyTorch cannot be used for a part of this package, or None."""
+    if part not in _problems:
+        _problems[part] = _compared(part)
+    return _problems[part]
+
+
+def again() -> None:
+    """Forgets the comparison: code that replaces PyTorch's functions may have run since."""
+    _problems.clear()
+
+
+def _compared(part: Part) -> str | None:
+    wrong = [text for one in NEEDED if one.part in (Part.PLANS, part) and (text := _wrong(one)) is not None]
+    bound = {module.__name__: getattr(module, REDISTRIBUTES, None) for module in hooked()}
+    if not wrong and len(set(bound.values())) > 1:
+        wrong.append(f"{REDISTRIBUTES} is not the same function in {', '.join(bound)}")
+    if not wrong and installed() not in SUPPORTED and (text := _shards_differ()) is not None:
+        wrong.append(text)
+    return f"PyTorch {torch.__version__}: {'; '.join(wrong)}; reshard.torch supports PyTorch {_LISTED}" if wrong else None
+
+
+def usable(part: Part = Part.PLANS) -> bool:
+    """Returns True if the installed PyTorch can be used; otherwise, and for an unknown version, warns once."""
+    found = problem(part)
+    if found is not None:
+        _warn(f"{found}. PyTorch's own code runs instead of plans")
+    elif installed() not in SUPPORTED:
+        _warn(
+            f"PyTorch {torch.__version__} is not among the tested versions {_LISTED}. All private names that reshard.torch needs "
+            f"exist with the known arguments, and its shards are the expected ones, so plans run. To have PyTorch's own code run, do not "
+            f"enter planned()"
+        )
+    return found is None
+
+
+def require(part: Part = Part.PLANS) -> None:
+    """Raises a RuntimeError if the installed PyTorch cannot be used for a part that PyTorch's own code cannot replace."""
+    found = problem(part)
+    if found is not None:
+        raise RuntimeError(found)
+    usable(part)
+
+
+def _warn(text: str) -> None:
+    if text not in _warned:
+        _warned.add(text)
+        warnings.warn(text, RuntimeWarning, stacklevel=4)
+
+
+def _wrong(one: Private) -> str | None:
+    """Returns a text if a name is missing, or takes other arguments than in the table."""
+    found: Any = _module(one.module)
+    for part in one.path.split("."):
+        # Attributes that objects get when they are made are in the annotations of their class.
+        found = getattr(found, part, getattr(found, "__annotations__", {}).get(part))
+        if found is None:
+            return f"{one.module}.{one.path} is missing"
+    if one.takes is None:
+        return None
+    takes = _arguments(found)
+    known = one.takes[:-1] if one.takes[-1:] == ("..",) else one.takes
+    same = takes[: len(known)] == known if known is not one.takes else takes == known
+    return None if same else f"{one.module}.{one.path} takes ({', '.join(takes)}) instead of ({', '.join(one.takes)})"
+
+
+def _arguments(of: Any) -> tuple[str, ...]:
+    schema = getattr(of, "_schema", None)
+    if schema is not None:
+        return tuple(one.name for one in schema.arguments)
+    try:
+        return tuple(inspect.signature(of).parameters)
+    except (TypeError, ValueError):
+        return ("?",)
+
+
+def _shards_differ() -> str | None:
+    """Returns a text if an unknown version splits a tensor otherwise than shardings do. No group is needed for it."""
+    from torch.distributed.tensor import Shard
+
+    ours = Mesh("a=2,b=3")
+    for rank in ours.ranks:
+        theirs = DeviceMesh("cpu", torch.arange(6).reshape(2, 3), mesh_dim_names=("a", "b"), _init_backend=False, _rank=rank)
+        for placements, text in (((Shard(0), Shard(0)), "S(0),S(0)"), ((Shard(1), Shard(0)), "S(1),S(0)")):
+            shape = tuple(compute_local_shape_and_global_offset(torch.Size((13, 7)), theirs, placements)[0])
+            if shape != tuple(Sharding(ours, (13, 7), text).local_shape(rank)):
+                return f"rank {rank} of {ours} has {list(shape)} of [13, 7] as {text}, which differs"
+    return None
