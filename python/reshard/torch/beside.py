@@ -160,9 +160,10 @@ def _theirs(
     exported: Any, program: Program, ranks: Mesh, inputs: Mapping[Any, str], loss: torch.fx.Node | None
 ) -> tuple[dict[tuple[Pass, str], list[Redistributed]], str | None]:
     """Returns the redistributions of DTensor's dispatch without elements: forward by node, backward by op."""
-    device_mesh = DeviceMesh(
-        "cpu", torch.tensor(ranks.ranks).reshape(ranks.shape), mesh_dim_names=tuple(ranks.names), _init_backend=False, _rank=ranks.ranks[0]
-    )
+    # PyTorch caches specs by equal meshes. With the user's names it would use this mesh, which has no groups,
+    # for later ops of DTensors on the same ranks.
+    names = tuple(f"{name} of check" for name in ranks.names)
+    device_mesh = DeviceMesh("cpu", torch.tensor(ranks.ranks).reshape(ranks.shape), mesh_dim_names=names, _init_backend=False, _rank=ranks.ranks[0])
     found: dict[tuple[Pass, str], list[Redistributed]] = {}
     key: list[tuple[Pass, str] | None] = [None]
     ops = _Ops()

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 from torch.distributed.tensor import Placement, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.experimental import implicit_replication
 
-from definition import device_mesh
+from definition import device_mesh, dtensor, whole_of
 from ranks import Ranks
 from reshard import ReshardError
 from reshard.torch import audit, check
@@ -200,3 +201,17 @@ def test_dtensor_differentiates_what_is_returned_and_not_a_buffer() -> None:
     plain = check(Plain(), [torch.ones(8, 16)], "x=2", placed, gradient=True).beside
     found = [(row.of, row.theirs) for row in checked.beside.rows if row.theirs]
     assert found == [(row.of, row.theirs) for row in plain.rows if row.theirs] and any(of == "backward" for of, _ in found)
+
+
+def after_a_check(rank: int) -> None:
+    """The same module runs after its check, on a device mesh of the same ranks and names."""
+    module = torch.nn.LayerNorm(16)
+    check(module, [torch.ones(8, 16)], "dp=2,tp=4", {"input": "S(0),S(1)"})
+    x = dtensor(whole_of((8, 16)), [Shard(0), Shard(1)], device_mesh((2, 4), ("dp", "tp")))
+    with implicit_replication():
+        made = module(x)
+    torch.testing.assert_close(made.full_tensor(), module(whole_of((8, 16))))
+
+
+def test_a_module_runs_after_its_check(eight: Ranks) -> None:
+    eight.run(after_a_check)
