@@ -1,5 +1,5 @@
 # What CI runs, one target a stage, and the longer runs that it does not.
-.PHONY: all help ci release-check candle-check dcp python torch torch-sweep torch-upstream fmt one-algebra plain-words dependencies clippy doc package test recipes candle kept exhaustive unsafe-list minilm bench bench-check fuzz attack slow instructions cuda gpu gpu-build pictures mpi mpi-bench large-mpi soak large jax kills large-files remote c
+.PHONY: all help ci release-check candle-check dcp python torch torch-sweep torch-versions torch-upstream fmt one-algebra plain-words dependencies clippy doc package test recipes candle kept exhaustive unsafe-list minilm bench bench-check fuzz attack slow instructions cuda gpu gpu-build pictures mpi mpi-bench large-mpi soak large jax kills large-files remote c
 
 all: fmt unsafe-list one-algebra plain-words clippy doc test
 
@@ -12,6 +12,7 @@ help:
 	@echo "make python       the Python package: the wheel, and all its tests in an environment that has only that (fetches 150 MB once)"
 	@echo "make torch        the Python package within a real PyTorch: DTensor on 4 and 8 ranks over gloo (fetches 570 MB once)"
 	@echo "make torch-sweep  the same with all pairs of the sweeps, of which CI takes an eighth"
+	@echo "make torch-versions  what works with each supported PyTorch, compared with docs/torch.md (fetches 550 MB once for each of three)"
 	@echo "make torch-upstream  PyTorch's own tests under planned(): RESHARD_TORCH_TESTS is test/distributed/tensor of a checkout, FILES some of it"
 	@echo "make jax          reshard.jax on virtual devices: all pairs of two meshes at the bound, audits, docs/jax.md (fetches 500 MB once)"
 	@echo "make c            the library for C: the header, every function called badly, examples between processes, under sanitizers"
@@ -89,6 +90,9 @@ torch:
 torch-sweep: export RESHARD_TORCH_SWEEP = all
 torch-sweep:
 	scripts/check_torch.sh
+
+torch-versions:
+	scripts/check_torch_versions.sh
 
 torch-upstream:
 	scripts/check_torch_upstream.sh $(FILES)

@@ -10,6 +10,7 @@ from reshard import DType, Graph, OpTable
 from reshard._refusals import counted, refused, said
 
 from reshard.torch.overloads import Argument, Use, arguments, by_name, is_default, op_of, taken, value_of, with_defaults, with_number
+from reshard.torch.version import OpOverload
 
 # Ops without a result.
 _IGNORED = {"_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range_for_size", "sym_constrain_range"}
@@ -54,7 +55,7 @@ def lower(graph: Graph, table: OpTable, node: torch.fx.Node, names: Names) -> An
     target: Any = node.target
     if target is operator.getitem:
         return names[node.args[0]][node.args[1]]
-    if not isinstance(target, torch._ops.OpOverload):
+    if not isinstance(target, OpOverload):
         raise refused("program", f"{target} is not an op of PyTorch, and programs have only those")
     if op_of(target) in _IGNORED:
         return None

@@ -44,7 +44,7 @@ class Private:
 
 @dataclass(frozen=True)
 class Supported:
-    """A supported version: the release that the tests ran with, and how it is reached what the others have elsewhere."""
+    """A supported version: the release that the tests ran with, and how its names are reached where versions differ."""
 
     tested: str
     split_factor: Callable[[Any], int]
@@ -95,6 +95,9 @@ NEEDED = (
     Private("torch", f"{_CALLS}.all_to_all_single.default", ("input", "output_split_sizes", "input_split_sizes", "group_name")),
     Private("torch", f"{_CALLS}.wait_tensor.default", ("tensor",)),
     Private("torch.distributed.distributed_c10d", "_resolve_process_group"),
+    Private("torch.distributed.distributed_c10d", "_get_default_store", ()),
+    Private("torch.distributed", "ProcessGroup._get_backend"),
+    Private("torch.distributed", "ProcessGroup._device_types"),
     Private("torch", "ScriptObject._type"),
     Private("torch", "UntypedStorage._cdata"),
     Private("torch", "_foreach_copy_"),
@@ -102,6 +105,7 @@ NEEDED = (
     Private("torch", "ops.aten.add.Tensor._schema"),
     Private("torch.distributed.tensor._redistribute", "_gen_transform_infos", ("src_spec", "dst_spec", "use_graph_based_transform"), Part.CHECK),
     Private("torch.distributed.tensor._utils", "compute_local_shape_and_global_offset", ("global_shape", "mesh", "placements", ".."), Part.CHECK),
+    Private("torch", "ops.aten._scaled_dot_product_flash_attention.default", ("query", "key", "value", "dropout_p", "is_causal", ".."), Part.CHECK),
     Private(_MESH, "DeviceMesh", ("device_type", "mesh", "mesh_dim_names", ".."), Part.CHECK),
     Private("torch.distributed.tensor", "DTensor._op_dispatcher.sharding_propagator.op_to_rules", None, Part.RULES),
     Private("torch.distributed.tensor", "DTensor._op_dispatcher.sharding_propagator.op_strategy_funcs", None, Part.RULES),
@@ -125,7 +129,7 @@ def _module(name: str) -> ModuleType | None:
 
 
 def _found(module: str, name: str) -> Any:
-    """Returns a name of PyTorch, or else a class of which no object can be made: the package can be imported with any version."""
+    """Returns a name of PyTorch, or else a class whose objects cannot be created: the package can be imported with any version."""
 
     def missing(_: type, *args: object, **options: object) -> None:
         raise RuntimeError(f"PyTorch {torch.__version__} has no {module}.{name}, and reshard.torch needs it; use PyTorch {_LISTED}")
@@ -285,7 +289,7 @@ def _arguments(of: Any) -> tuple[str, ...]:
 
 
 def _shards_differ() -> str | None:
-    """Returns a text if an unknown version splits a tensor otherwise than shardings do. No group is needed for it."""
+    """Returns a text if an unknown version splits a tensor unlike shardings do; needs no group."""
     from torch.distributed.tensor import Shard
 
     ours = Mesh("a=2,b=3")

@@ -34,7 +34,7 @@ def piece(whole: torch.Tensor, placement: Placement, size: int, at: int, seed: i
         chunks = whole.chunk(size, placement.dim)
         return chunks[at] if at < len(chunks) else whole.narrow(placement.dim, 0, 0)
     if isinstance(placement, _StridedShard):
-        parts = whole.chunk(placement._split_factor_int(), placement.dim)
+        parts = whole.chunk(int(placement.split_factor), placement.dim)
         return torch.cat([piece(part, Shard(placement.dim), size, at) for part in parts], placement.dim)
     if isinstance(placement, Partial):
         return terms(whole, placement.reduce_op, size, seed)[at]
