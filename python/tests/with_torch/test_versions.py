@@ -123,9 +123,9 @@ def run(code: str) -> str:
 
 def test_the_package_is_imported_without_private_names() -> None:
     text = run("""
-import torch.distributed.tensor.experimental, torch.distributed.tensor.parallel, torch.distributed.checkpoint
+import torch.distributed.tensor.experimental._tp_transform, torch.distributed.tensor.parallel, torch.distributed.checkpoint
 import torch.distributed.tensor._dtensor_spec as specs, torch.distributed._functional_collectives as funcol
-del specs.TensorMeta, funcol.AsyncCollectiveTensor
+del specs.TensorMeta, funcol.AsyncCollectiveTensor, funcol._maybe_wrap_tensor, funcol._are_we_tracing
 from reshard.torch import planned, version
 planned().enable()
 try:
@@ -133,7 +133,7 @@ try:
 except RuntimeError as error:
     print("raised:", error)
 """)
-    assert "_dtensor_spec.TensorMeta is missing; torch.distributed._functional_collectives.AsyncCollectiveTensor is missing" in text
+    assert "_dtensor_spec.TensorMeta is missing; torch.distributed._functional_collectives._are_we_tracing is missing; and 2 more" in text
     assert "has no torch.distributed.tensor._dtensor_spec.TensorMeta, and reshard.torch needs it; use PyTorch 2.12, 2.13, 2.14, 2.15" in text
 
 
