@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use reshard_draw::{Limits, Page, Scene, Section};
 use reshard_ops::rules::OpTable;
 use reshard_program::{
-    CommCost, CommScope, ImplicitRedistribution, Pass, PerPass, Program, RedistributionReport, Report,
-    StepReport, ValueClass,
+    CommCost, CommScope, Pass, PerPass, Program, RedistributionReport, Report, StepReport, ValueClass,
 };
 use serde::{Deserialize, Serialize};
 
 use super::arguments::Format;
 use super::console::Console;
 use super::error::CliError;
+use super::explicit::{self, Explicit};
 use super::network::TopologyArg;
 use super::pictures::PictureArgs;
 use super::program::{AxesArg, Elaborated, FileArg, GatherArg, MemoryArg, OverlapArg, Reading};
@@ -50,7 +50,7 @@ struct Request {
     /// Reject implicit redistributions: all (`none`), or those that communicate (`local-only`) [default
     /// without a value: none]
     #[arg(long, value_enum, num_args = 0..=1, default_missing_value = "none")]
-    #[serde(default)]
+    #[serde(default, deserialize_with = "explicit::of_a_program")]
     explicit: Option<Explicit>,
     #[command(flatten)]
     #[serde(default)]
@@ -78,26 +78,6 @@ impl Request {
             gather: *reshard_after_forward,
             overlap_chunks: *overlap_chunks,
             topology,
-        }
-    }
-}
-
-/// The implicit redistributions that the solver may insert.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Explicit {
-    /// Allow redistributions without communication, forward and backward
-    LocalOnly,
-    /// Allow no implicit redistribution
-    None,
-}
-
-impl Explicit {
-    fn moves(explicit: Option<Explicit>) -> ImplicitRedistribution {
-        match explicit {
-            None => ImplicitRedistribution::Allow,
-            Some(Explicit::LocalOnly) => ImplicitRedistribution::LocalOnly,
-            Some(Explicit::None) => ImplicitRedistribution::Deny,
         }
     }
 }

@@ -20,6 +20,7 @@ mod console;
 mod diff;
 mod element;
 mod error;
+mod explicit;
 mod grad;
 mod guard;
 mod inspect;

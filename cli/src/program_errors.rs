@@ -21,6 +21,7 @@ impl From<reshard_program::Error> for CliError {
             reshard_program::Error::Ops { at: None, error } => error.into(),
             reshard_program::Error::Ops { at: Some(at), error } => Self::from(error).about(at),
             error @ (reshard_program::Error::Parse { .. }
+            | reshard_program::Error::AtLine { .. }
             | reshard_program::Error::Graph { .. }
             | reshard_program::Error::Schedule { .. }
             | reshard_program::Error::NeedsRedistribute { .. }

@@ -18,6 +18,7 @@ use super::arguments::OutShapesArg;
 use super::arguments::ShapesArg;
 use super::console::{Console, WIDEST};
 use super::error::CliError;
+use super::explicit;
 use super::listed::Listed;
 use super::network::{self, BudgetArg, ObjectiveArg, TopologyArg};
 use super::plan::StepAnswer;
@@ -86,7 +87,7 @@ struct Request {
     out_shapes: OutShapesArg,
     /// Reject the op if an input needs a redistribution, and list the redistributions that help
     #[arg(long)]
-    #[serde(default)]
+    #[serde(default, deserialize_with = "explicit::of_an_op")]
     explicit: bool,
     #[command(flatten)]
     #[serde(default)]

@@ -19,10 +19,15 @@ pub enum Error {
     },
     /// A text that cannot be parsed as a program.
     Parse {
-        /// The line, counted from 1.
-        line: usize,
         /// The reason.
         reason: String,
+    },
+    /// An error of a line of a text; its kind is that of the error.
+    AtLine {
+        /// The line, counted from 1.
+        line: usize,
+        /// The error.
+        error: Box<Error>,
     },
     /// An invalid graph.
     Graph {
@@ -66,11 +71,14 @@ impl Error {
     /// ```
     /// let e = "mesh tp=2\ny = relu(x)".parse::<reshard_program::Graph>().unwrap_err();
     /// assert_eq!((e.code(), e.to_string().as_str()), ("parse", "line 2: there is no value `x`"));
+    /// let e = "mesh tp=2\nx: f32[4] R\nlocal tp\nin x: R\nout y: I = x\nend".parse::<reshard_program::Graph>();
+    /// assert_eq!(e.unwrap_err().code(), "out_spec_mismatch");
     /// ```
     pub fn code(&self) -> &'static str {
         match self {
             Error::Ops { error, .. } => error.code(),
             Error::Parse { .. } => "parse",
+            Error::AtLine { error, .. } => error.code(),
             Error::Graph { .. } => "program",
             Error::Schedule { .. } => "schedule",
             Error::NeedsRedistribute { gradient_only: false, .. } => "needs_redistribute",
@@ -86,6 +94,7 @@ impl Error {
         match self {
             Error::Ops { error, .. } => error.kind(),
             Error::Parse { .. } => ErrorKind::Parse,
+            Error::AtLine { error, .. } => error.kind(),
             Error::NeedsRedistribute { .. } => ErrorKind::NeedsRedistribution,
             Error::Replicas { .. } => ErrorKind::Verification,
             Error::NoGradient { .. } => ErrorKind::Unsupported,
@@ -102,16 +111,7 @@ impl Error {
 
     /// Returns the error with the line of a text.
     pub(crate) fn on(self, line: usize) -> Error {
-        match self {
-            Error::Parse { .. } => self,
-            other @ (Error::Ops { .. }
-            | Error::Graph { .. }
-            | Error::Schedule { .. }
-            | Error::NeedsRedistribute { .. }
-            | Error::OutSpecMismatch { .. }
-            | Error::Replicas { .. }
-            | Error::NoGradient { .. }) => Error::Parse { line, reason: other.to_string() },
-        }
+        Error::AtLine { line, error: Box::new(self) }
     }
 }
 
@@ -120,8 +120,9 @@ impl fmt::Display for Error {
         match self {
             Error::Ops { at: Some(at), error } => write!(f, "{at}: {error}"),
             Error::Ops { at: None, error } => error.fmt(f),
-            Error::Parse { line, reason } => write!(f, "line {line}: {reason}"),
-            Error::Graph { reason }
+            Error::AtLine { line, error } => write!(f, "line {line}: {error}"),
+            Error::Parse { reason }
+            | Error::Graph { reason }
             | Error::Schedule { reason }
             | Error::OutSpecMismatch { reason }
             | Error::Replicas { reason }

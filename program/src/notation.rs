@@ -70,12 +70,12 @@ impl Graph {
     pub fn parse_with_axes(table: Arc<OpTable>, text: &str, sizes: &[(&str, usize)]) -> Result<Graph, Error> {
         if text.len() > LONGEST {
             let reason = format!("a program has at most {LONGEST} bytes, but this one has {}", text.len());
-            return Err(Error::Parse { line: 1, reason });
+            return Err(Error::Parse { reason }.on(1));
         }
         let mut lines =
             text.lines().enumerate().map(|(n, line)| (n + 1, line.split('#').next().unwrap_or("").trim()));
         let mut lines = lines.by_ref().filter(|(_, line)| !line.is_empty());
-        let wrong = |line: usize, reason: String| Error::Parse { line, reason };
+        let wrong = |line: usize, reason: String| Error::Parse { reason }.on(line);
         let Some((number, first)) = lines.next() else {
             return Err(wrong(
                 1,
@@ -208,7 +208,7 @@ fn further_mesh(graph: &mut Graph, text: &str) -> Result<(), Error> {
     let form =
         || format!("`mesh {text}` has no name; meshes after the first need one, as in `mesh experts: ep=4`");
     let Some((name, mesh)) = text.split_once(':').filter(|(name, _)| !name.contains('=')) else {
-        return refused(form());
+        return malformed(form());
     };
     let mesh: Mesh = mesh.trim().parse().map_err(|e| Error::of(&format!("mesh {}", name.trim()), e))?;
     graph.add_mesh(name.trim(), &mesh)
@@ -216,6 +216,11 @@ fn further_mesh(graph: &mut Graph, text: &str) -> Result<(), Error> {
 
 pub(crate) fn refused<T>(reason: String) -> Result<T, Error> {
     Err(Error::Graph { reason })
+}
+
+/// Returns the error of a text that is not a statement. A statement that a graph rejects has the graph's error.
+pub(crate) fn malformed<T>(reason: String) -> Result<T, Error> {
+    Err(Error::Parse { reason })
 }
 
 fn statement(graph: &mut Graph, scope: &mut Scope, line: &str) -> Result<(), Error> {
@@ -262,15 +267,18 @@ fn input(graph: &mut Graph, scope: &mut Scope, line: &str) -> Result<(), Error> 
             "{line:?} is not a statement; write `x: f32[4,8] S(0),R` or `y = op(x)`, with a space before `=`"
         )
     };
-    let Some((name, rest)) = line.split_once(':') else { return refused(form()) };
+    let Some((name, rest)) = line.split_once(':') else { return malformed(form()) };
     if let Some((dtype, _)) = rest.split_once('[')
         && let Err(e) = dtype.trim().parse::<DType>()
     {
-        return refused(format!("{}: {e}", name.trim()));
+        return malformed(format!("{}: {e}", name.trim()));
     }
-    let (Some((dtype, shape)), text) = elements(name.trim(), rest)? else { return refused(form()) };
+    let (Some((dtype, shape)), text) = elements(name.trim(), rest)? else { return malformed(form()) };
     if text.is_empty() {
-        return refused(format!("input `{}` has no type; write its sharding, such as `S(0),R`", name.trim()));
+        return malformed(format!(
+            "input `{}` has no type; write its sharding, such as `S(0),R`",
+            name.trim()
+        ));
     }
     let is = read(graph, scope, name.trim(), &shape, text)?;
     graph.input_with_type(&scope.makes(name.trim(), true), dtype, is).map(|_| ())
@@ -285,7 +293,7 @@ fn elements<'t>(name: &str, text: &'t str) -> Result<(Option<Elements>, &'t str)
     let Some((dtype, rest)) = text.split_once('[') else { return Ok(none) };
     let Ok(dtype) = dtype.trim().parse::<DType>() else { return Ok(none) };
     let Some((sizes, rest)) = rest.split_once(']') else {
-        return refused(format!("`{name}`: the shape after {dtype} has no closing `]`"));
+        return malformed(format!("`{name}`: the shape after {dtype} has no closing `]`"));
     };
     let shape: Option<Vec<usize>> = match sizes.trim() {
         "" => Some(Vec::new()),
@@ -293,7 +301,7 @@ fn elements<'t>(name: &str, text: &'t str) -> Result<(Option<Elements>, &'t str)
     };
     match shape {
         Some(shape) => Ok((Some((dtype, shape)), rest.trim())),
-        None => refused(format!("`{name}`: invalid shape `[{sizes}]`; write sizes such as `[4,8]`")),
+        None => malformed(format!("`{name}`: invalid shape `[{sizes}]`; write sizes such as `[4,8]`")),
     }
 }
 
@@ -321,7 +329,7 @@ pub(crate) fn wire_of(text: &str) -> Result<(&str, Option<DType>), Error> {
 
 /// Parses a communication dtype.
 pub(crate) fn wire(via: &str) -> Result<DType, Error> {
-    via.parse().map_err(|_| Error::Graph {
+    via.parse().map_err(|_| Error::Parse {
         reason: format!("unknown dtype `{via}` after `via`; write one such as `via bf16`"),
     })
 }
@@ -341,7 +349,7 @@ fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> R
             return graph.redistribute_as(from, &scope.makes(name, false), is, via).map(|_| ());
         }
         (From::Value(from), _) => {
-            return refused(format!(
+            return malformed(format!(
                 "a redistribution of `{from}` has one result with a type, as in `y: S(0),R = {from}`"
             ));
         }
@@ -381,7 +389,7 @@ fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> R
     }
     let (Some(by), Some(&output)) = (by, outputs.first()) else { return Ok(()) };
     let Some((takes, makes)) = by.split_once("->") else {
-        return refused(format!(
+        return malformed(format!(
             "`by {by}` has no `->`; write the shardings of inputs and outputs, as in `by R; S(1) -> S(1)`"
         ));
     };
@@ -398,7 +406,7 @@ fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> R
 /// Parses `loss wrt w, b`, or `loss wrt w, b as e, f`.
 fn gradient(graph: &mut Graph, scope: &mut Scope, text: &str) -> Result<(), Error> {
     if scope.is_in_layer() {
-        return refused(format!(
+        return malformed(format!(
             "`gradient {text}` is not allowed between `repeat` and `end`; write it below `end`"
         ));
     }
@@ -408,7 +416,7 @@ fn gradient(graph: &mut Graph, scope: &mut Scope, text: &str) -> Result<(), Erro
         Some((loss, wrt)) => (loss.trim(), Some(wrt)),
     };
     if text.trim_end().ends_with(" wrt") {
-        return refused(format!(
+        return malformed(format!(
             "`gradient {text}` has no values after `wrt`; write them, as in `gradient loss wrt w`"
         ));
     }
@@ -416,7 +424,7 @@ fn gradient(graph: &mut Graph, scope: &mut Scope, text: &str) -> Result<(), Erro
     let list = |text: &str| text.split(',').map(|name| name.trim().to_owned()).collect::<Vec<_>>();
     let Some(wrt) = wrt else {
         if names.is_some() {
-            return refused(
+            return malformed(
                 "names after `as` need values after `wrt`; write both, as in `gradient loss wrt w as g`"
                     .to_owned(),
             );
@@ -430,7 +438,7 @@ fn gradient(graph: &mut Graph, scope: &mut Scope, text: &str) -> Result<(), Erro
     let wrt = list(wrt);
     let names = names.map_or_else(|| wrt.iter().map(|name| gradient_name(name)).collect(), list);
     if names.len() != wrt.len() {
-        return refused(format!(
+        return malformed(format!(
             "there are {} values after `wrt` but {} names after `as`; write one name for each",
             wrt.len(),
             names.len()

@@ -59,7 +59,7 @@ impl<'t> Block<'t> {
                 let reason = format!(
                     "invalid {text:?}; write `repeat 24`, or `repeat 24 dec` to add letters to the names"
                 );
-                Err(Error::Parse { line, reason })
+                Err(Error::Parse { reason }.on(line))
             }
         })
     }
@@ -119,7 +119,7 @@ impl Scope {
         let (times, each) = (block.times, block.body.len());
         self.statements = self.statements.saturating_add(times.saturating_mul(each));
         if each == 0 || self.statements > MOST {
-            return Err(Error::Graph {
+            return Err(Error::Parse {
                 reason: format!(
                     "repeat {times} of {each} statements: a program repeats 1 to {MOST} statements in total, not {}",
                     self.statements
@@ -201,7 +201,7 @@ impl Scope {
             } else {
                 format!("there is no value `{shown}`")
             };
-            Error::Graph { reason }
+            Error::Parse { reason }
         })
     }
 

@@ -79,6 +79,7 @@ impl From<reshard_program::Error> for Error {
             reshard_program::Error::Ops { at: None, error } => Error::Op(error),
             e @ (reshard_program::Error::Ops { .. }
             | reshard_program::Error::Parse { .. }
+            | reshard_program::Error::AtLine { .. }
             | reshard_program::Error::Graph { .. }
             | reshard_program::Error::NeedsRedistribute { .. }
             | reshard_program::Error::Schedule { .. }

@@ -217,12 +217,15 @@ fn a_batch_answers_every_line() {
         json!({"program": GATED, "axes": "dp=4", "explicit": "local-only", "topology": "h100"}),
         json!({"explicit": "none"}),
         json!({"program": GATED, "file": "/etc/passwd"}),
+        json!({"program": GATED.replace("xr: S(1),R = x\n", "").replace("xr", "x"), "explicit": true}),
+        json!({"program": GATED, "explicit": false}),
+        json!({"program": GATED, "explicit": "all"}),
     ];
     let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
     let outcome = reshard_with(&["check", "--batch"], &lines.join("\n"));
     let answers: Vec<Value> =
         outcome.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(answers.len(), 5);
+    assert_eq!(answers.len(), 8);
     assert_eq!(answers[0]["received_bytes"]["forward"], 1024);
     assert_eq!(answers[1]["error"]["kind"], "needs_gradient_redistribute");
     // Of dp=4, a rank receives 2 N 3/4 where it was N.
@@ -231,6 +234,49 @@ fn a_batch_answers_every_line() {
         (&answers[3]["error"]["kind"], &answers[4]["error"]["kind"]),
         (&json!("usage"), &json!("parse"))
     );
+    // `true` is "none", as in a batch of `propagate`.
+    assert_eq!((&answers[5], &answers[6]), (&answers[1], &answers[0]));
+    assert_eq!(answers[7]["error"]["kind"], "parse");
+    let message = answers[7]["error"]["message"].as_str().unwrap();
+    assert!(message.contains(r#"string "all", expected "none" or true"#), "{message}");
+}
+
+/// The kind of an error is that of its cause, in a region as outside, and of a file as of a batch.
+#[test]
+fn the_kind_of_an_error_of_a_line_is_that_of_its_cause() {
+    let region = |lines: &str| {
+        format!("mesh tp=2\nx: f32[8] S(0)\np: f32[4] P\nlocal tp\nin x: S(0)\nin p: P\n{lines}\nend\n")
+    };
+    let cases = [
+        (region("out y: R = x"), "out_spec_mismatch", "line 7: `y` varies over tp"),
+        (region("h = mul(x, p)"), "program", "line 7: mul: along tp x is V and p is P"),
+        (region("h = softmx(x)"), "rule", "softmx"),
+        (region("in q: S(0) = x.1"), "parse", "line 7: there is no value `x.1`"),
+        (region("h = relu(q)"), "parse", "line 7: there is no value `q`"),
+        (region("nonsense"), "parse", "line 7: \"nonsense\" is not allowed in `local tp`"),
+        (region("g = all_gather(x)"), "parse", "`dim` must be an integer"),
+        (
+            format!("repeat 1\n{}end\n", region("out y: R = x")).replacen(
+                "repeat 1\nmesh tp=2\n",
+                "mesh tp=2\nrepeat 1\n",
+                1,
+            ),
+            "out_spec_mismatch",
+            "line 8: `y` varies over tp",
+        ),
+        ("mesh tp=2\nx: f32[4] S(1)".to_owned(), "no_such_dim", "x"),
+        ("mesh tp=2\nx: f32[4] S(0)\nx = relu(x)".to_owned(), "program", "line 3: `x` is defined twice"),
+        ("mesh tp=2\nx: f32[4] S(".to_owned(), "parse", "line 2: "),
+    ];
+    let lines: Vec<String> = cases.iter().map(|(text, ..)| json!({"program": text}).to_string()).collect();
+    let outcome = reshard_with(&["check", "--batch"], &lines.join("\n"));
+    for ((text, kind, said), answer) in cases.iter().zip(outcome.stdout.lines()) {
+        let answer: Value = serde_json::from_str(answer).unwrap();
+        assert_eq!(answer["error"]["kind"], *kind, "{text}: {answer}");
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.contains(said), "{message}");
+        reshard_with(&["check", "-", "--json"], text).refused(kind, said);
+    }
 }
 
 #[test]

@@ -30,4 +30,5 @@ mod snapshots;
 mod step;
 mod trace;
 mod transfer;
+mod typings;
 mod view_mesh;

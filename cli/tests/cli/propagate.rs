@@ -297,6 +297,25 @@ fn errors_are_one_sentence() {
     reshard(&["propagate", "--mesh", "x=2", "--batch"]).refused("usage", "--batch");
 }
 
+/// A batch accepts the same words as a batch of `check`, as far as an op has them.
+#[test]
+fn explicit_is_none_or_true() {
+    let line = |explicit: Value| {
+        json!({"mesh": "tp=4", "op": "mm", "shapes": "64,32;32,16", "in": "R;S(0)", "explicit": explicit})
+            .to_string()
+    };
+    let lines = [json!(true), json!("none"), json!(false), json!("local-only"), json!(7)].map(line);
+    let answers = batch(&lines.join("\n"));
+    assert_eq!(answers[0]["error"]["kind"], "needs_redistribute");
+    assert_eq!(answers[1], answers[0]);
+    assert!(answers[2]["in"].is_array(), "{}", answers[2]);
+    for (answer, given) in answers[3..].iter().zip([r#"string "local-only""#, "integer `7`"]) {
+        assert_eq!(answer["error"]["kind"], "parse");
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.contains(given) && message.contains(r#"expected "none" or true"#), "{message}");
+    }
+}
+
 /// Every line is answered, in order, in one line, whatever it is.
 #[test]
 fn bad_lines_are_answered_by_the_hundreds() {

@@ -3,7 +3,7 @@
 use reshard_ops::rules::OpCall;
 
 use crate::Error;
-use crate::notation::{outside_brackets, refused};
+use crate::notation::{malformed, outside_brackets};
 
 /// A parsed assignment, with values by name.
 #[derive(Debug)]
@@ -38,17 +38,17 @@ impl<'t> Assigned<'t> {
         let Some((callee, inside)) = called(call) else {
             if call.contains('(') {
                 let shown: String = call.chars().take(80).collect();
-                return refused(format!(
+                return malformed(format!(
                     "`{shown}`: a call has matching parentheses and ends with `)`, as in `mm(x, w)`"
                 ));
             }
             let [(name, Some(_))] = parts.as_slice() else {
-                return refused(format!(
+                return malformed(format!(
                     "`{made} = {call}`: a redistribution has one result with a type, as in `y: S(0),R = x`"
                 ));
             };
             if let Some(by) = by {
-                return refused(format!(
+                return malformed(format!(
                     "`{name} = {call} by {by}`: a redistribution has no strategy; remove `by {by}`"
                 ));
             }
@@ -60,7 +60,7 @@ impl<'t> Assigned<'t> {
                 "" => {}
                 item if item.contains('=') => arguments.push(item),
                 item if !arguments.is_empty() => {
-                    return refused(format!(
+                    return malformed(format!(
                         "`{item}` comes after the arguments in `{call}`; write operands first"
                     ));
                 }

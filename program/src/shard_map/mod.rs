@@ -135,7 +135,7 @@ impl Graph {
     /// ```
     ///
     /// Returns an error for axes that are not in the first mesh, for shards of different sizes, for invalid
-    /// placements, with the kind `false_claim` for an output that does not match its declaration, and for
+    /// placements, with the kind `out_spec_mismatch` for an output that does not match its declaration, and for
     /// errors of the body.
     pub fn shard_map(
         &mut self,

@@ -29,7 +29,7 @@ use reshard_sharding::Counts;
 use crate::Error;
 use crate::graph::Graph;
 use crate::notation::assigned::{Assigned, From};
-use crate::notation::{refused, wire, wire_of};
+use crate::notation::{malformed, refused, wire, wire_of};
 use crate::repeat::Scope;
 use crate::shard_map::{DimSlices, ShardMap, ShardMapValue};
 
@@ -103,7 +103,7 @@ impl Regions {
         }
         let Some(open) = self.0.last_mut() else { return Ok(()) };
         let Some((made, call)) = crate::notation::equals(line) else {
-            return refused(format!(
+            return malformed(format!(
                 "{line:?} is not allowed in `{}`; write `in x: S(0)`, `out y: S(0) = x` or `h = op(x)`",
                 open.text
             ));
@@ -118,7 +118,7 @@ impl Regions {
             None => (text, None),
         };
         let Some((name, is)) = said.split_once(':').map(|(name, is)| (name.trim(), is.trim())) else {
-            return refused(format!("`in {text}` has no placement; write one, as in `in {said}: S(0)`"));
+            return malformed(format!("`in {text}` has no placement; write one, as in `in {said}: S(0)`"));
         };
         let of = of.unwrap_or(name);
         let (open, outer) = match self.0.as_mut_slice() {
@@ -144,8 +144,8 @@ impl Regions {
     fn gives(&mut self, graph: &mut Graph, scope: &mut Scope, text: &str) -> Result<(), Error> {
         let form =
             || format!("`out {text}` has no placement or no value; write both, as in `out y: S(0) = h`");
-        let Some((said, of)) = crate::notation::equals(text) else { return refused(form()) };
-        let Some((name, is)) = said.split_once(':') else { return refused(form()) };
+        let Some((said, of)) = crate::notation::equals(text) else { return malformed(form()) };
+        let Some((name, is)) = said.split_once(':') else { return malformed(form()) };
         let (name, is, of) = (name.trim(), is.trim(), of.trim());
         let Some(open) = self.0.last() else { return Ok(()) };
         let local = open.local(of)?;
@@ -168,7 +168,7 @@ fn keyword<'t>(line: &'t str, word: &str) -> Option<&'t str> {
 
 impl Open {
     fn local(&self, name: &str) -> Result<ShardMapValue, Error> {
-        self.locals.get(name).cloned().ok_or_else(|| Error::Graph {
+        self.locals.get(name).cloned().ok_or_else(|| Error::Parse {
             reason: format!(
                 "there is no value `{name}` in `{}`; import a value from outside, as in `in {name}: R`",
                 self.text
@@ -189,7 +189,7 @@ impl Open {
 
     fn assigned(&mut self, graph: &mut Graph, assigned: &Assigned<'_>) -> Result<(), Error> {
         if let Some(by) = assigned.by {
-            return refused(format!(
+            return malformed(format!(
                 "`by {by}`: in `{}` an op has no strategy, because its operands determine it; remove `by {by}`",
                 self.text
             ));
@@ -203,7 +203,7 @@ impl Open {
                 return self.keep(name, made);
             }
             (From::Value(of), _) => {
-                return refused(format!(
+                return malformed(format!(
                     "a conversion of `{of}` has one result with a placement, as in `a: R = {of}`"
                 ));
             }
@@ -223,7 +223,7 @@ impl Open {
             return self.keep(name, made);
         }
         if let Some((name, Some(is))) = assigned.made.iter().find(|(_, is)| is.is_some()) {
-            return refused(format!(
+            return malformed(format!(
                 "`{name}: {is}`: in `{}` the output of {call} has no declared placement; remove `: {is}`, and write `{name}.1: {is} = {name}` below",
                 self.text
             ));
@@ -240,7 +240,7 @@ impl Open {
             (None, [one]) => Ok(region.axis_name(*one).to_owned()),
             (Some(_) | None, axes) => {
                 let names: Vec<&str> = axes.iter().map(|&axis| region.axis_name(axis)).collect();
-                refused(format!(
+                malformed(format!(
                     "{call} needs an axis, such as `axis={}`; expected one of: {}",
                     names[0],
                     names.join(", ")
@@ -298,18 +298,18 @@ impl Between {
             && let Some((key, _)) =
                 arguments.iter().find(|(key, _)| !self.arguments().contains(&key.as_str()))
         {
-            return refused(format!(
+            return malformed(format!(
                 "{call}: unknown argument `{key}`; expected one of: {}",
                 self.arguments().join(", ")
             ));
         }
         let number = |key: &str| match call.argument(key) {
             Some(Argument::Number(n)) => Ok(*n),
-            Some(_) | None => refused(format!("{call}: `{key}` must be an integer, such as `{key}=0`")),
+            Some(_) | None => malformed(format!("{call}: `{key}` must be an integer, such as `{key}=0`")),
         };
         let dim = |key: &str| {
             let n = number(key)?;
-            usize::try_from(n).map_err(|_| Error::Graph {
+            usize::try_from(n).map_err(|_| Error::Parse {
                 reason: format!("{call}: `{key}` is {n}, but must not be negative"),
             })
         };
@@ -322,7 +322,7 @@ impl Between {
                 Some(key.as_str())
             }
             Some(_) => {
-                return refused(format!(
+                return malformed(format!(
                     "{call}: `zigzag` must name the dim that is Z instead of S, such as `zigzag={}`",
                     if self == Between::AllToAll { "concat" } else { "dim" }
                 ));
@@ -333,7 +333,7 @@ impl Between {
         };
         let wants = usize::from(self != Between::Coordinate);
         if operands.len() != wants {
-            return refused(format!("{call}: expected {wants} operands, but {} are given", operands.len()));
+            return malformed(format!("{call}: expected {wants} operands, but {} are given", operands.len()));
         }
         if let Some(is) = is.filter(|_| !matches!(self, Between::AllReduce | Between::AllGather)) {
             return refused(format!(
@@ -344,7 +344,7 @@ impl Between {
             None => None,
             Some(Argument::Word(word)) => Some(wire(word)?),
             Some(other) => {
-                return refused(format!("{call}: unknown dtype `{other}`; write one such as `via=bf16`"));
+                return malformed(format!("{call}: unknown dtype `{other}`; write one such as `via=bf16`"));
             }
         };
         let to = is.unwrap_or("R");
@@ -354,7 +354,7 @@ impl Between {
             (Between::AllReduce, Some(v)) => region.all_reduced(v, axis, to, name),
             (Between::AllGather, Some(v)) if call.argument("stack").is_some() => {
                 if ["dim", "zigzag"].iter().any(|key| call.argument(key).is_some()) {
-                    return refused(format!(
+                    return malformed(format!(
                         "{call}: `stack` is for a new dim and excludes `dim` and `zigzag`; remove it or these"
                     ));
                 }
@@ -364,7 +364,7 @@ impl Between {
             (Between::ReduceScatter, Some(v)) => region.reduce_scattered(v, axis, parts("dim")?, name),
             (Between::AllToAll, Some(v)) if call.argument("counts").is_some() => {
                 if ["split", "concat", "zigzag"].iter().any(|key| call.argument(key).is_some()) {
-                    return refused(format!(
+                    return malformed(format!(
                         "{call}: `counts` excludes `split`, `concat` and `zigzag`; write `counts` and `dim`, or `split` and `concat`"
                     ));
                 }
@@ -387,7 +387,7 @@ impl Between {
             (Between::AllToAll, Some(_))
                 if ["dim", "room"].iter().any(|key| call.argument(key).is_some()) =>
             {
-                refused(format!(
+                malformed(format!(
                     "{call}: `dim` and `room` need `counts`; without it, write `split` and `concat`"
                 ))
             }

@@ -66,32 +66,34 @@ fn a_value_that_is_called_mesh_is_no_mesh() {
 
 #[test]
 fn a_mesh_that_cannot_be_is_refused_with_its_line() {
-    let refused = |text: &str, said: &str| {
+    let refused = |text: &str, kind: &str, said: &str| {
         let e = graph(text).unwrap_err();
-        assert_eq!(e.code(), "parse");
+        assert_eq!(e.code(), kind, "{e}");
         let message = e.to_string();
         assert!(message.starts_with("line 6: ") && message.contains(said), "{message}");
     };
-    refused("mesh experts: ep=2", "two meshes are named `experts`");
-    refused("mesh default: ep=2", "`default` is the name of the first mesh");
-    refused("mesh big: ep=8", "rank 4, which is not in the first mesh dp=2,tp=2");
-    refused("mesh late: ep=2@3", "rank 4, which is not in the first mesh");
-    refused("mesh far: ep=9999999999999", "rank 4, which is not in the first mesh");
-    refused("mesh two words: ep=2", "invalid mesh name \"two words\"");
-    refused("mesh 2: ep=2", "invalid mesh name \"2\"");
-    refused("mesh ep=2", "meshes after the first need one");
-    refused("mesh ep=2:1", "meshes after the first need one");
-    refused("mesh bad: ep=0", "mesh bad: the axis ep has no ranks");
+    refused("mesh experts: ep=2", "program", "two meshes are named `experts`");
+    refused("mesh default: ep=2", "program", "`default` is the name of the first mesh");
+    refused("mesh big: ep=8", "program", "rank 4, which is not in the first mesh dp=2,tp=2");
+    refused("mesh late: ep=2@3", "program", "rank 4, which is not in the first mesh");
+    refused("mesh far: ep=9999999999999", "program", "rank 4, which is not in the first mesh");
+    refused("mesh two words: ep=2", "program", "invalid mesh name \"two words\"");
+    refused("mesh 2: ep=2", "program", "invalid mesh name \"2\"");
+    refused("mesh ep=2", "parse", "meshes after the first need one");
+    refused("mesh ep=2:1", "parse", "meshes after the first need one");
+    refused("mesh bad: ep=0", "mesh", "mesh bad: the axis ep has no ranks");
     refused(
         "x: f32[8] R on stage",
+        "program",
         "x: unknown mesh `stage`; the program has default (dp=2,tp=2), experts (edp=1,ep=4)",
     );
     refused(
         "x: f32[8] on experts",
+        "program",
         "`x` is on experts but has no type; write its sharding, such as `S(0),R on experts`",
     );
-    refused("x: f32[8] S(0) on experts", "x: ");
-    refused("x: f32[8] S(0),S(0) on ring", "x: ");
+    refused("x: f32[8] S(0) on experts", "placement_count", "x: ");
+    refused("x: f32[8] S(0),S(0) on ring", "placement_count", "x: ");
     let first = "mesh experts: ep=4\nx: f32[8] S(0)".parse::<Graph>().unwrap_err();
     assert_eq!(
         first.to_string(),
