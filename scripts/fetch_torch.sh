@@ -28,6 +28,8 @@ packages=(
     filelock 'typing-extensions>=4.13' 'setuptools>=77' 'sympy>=1.13.3' networkx jinja2 fsspec 'numpy>=2.1' 'ml_dtypes>=0.5' safetensors
     'maturin>=1.9.4,<2' 'pytest>=8' 'hypothesis>=6.100' expecttest
 )
+# Installed without dependencies, and by themselves if this list changes: PyTorch is not fetched again for them.
+alone=(spmd_types==0.3.1)
 folder=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/reshard}/torch
 [ "$version" = "$default" ] || folder+=-$version
 
@@ -82,5 +84,9 @@ if [ "$(cat "$folder/packages" 2>/dev/null)" != "$wanted" ] || ! "$folder/bin/py
     stand_ins "$folder" >&2
     "$folder/bin/python" -c 'import torch.distributed as d; assert d.is_gloo_available()' >&2
     echo "$wanted" >"$folder/packages"
+fi
+if [ "$(cat "$folder/alone" 2>/dev/null)" != "${alone[*]}" ]; then
+    "$folder/bin/pip" install --quiet --disable-pip-version-check --no-deps "${alone[@]}" >&2 </dev/null
+    echo "${alone[*]}" >"$folder/alone"
 fi
 echo "$folder"

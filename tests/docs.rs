@@ -107,6 +107,7 @@ fn every_file_that_a_page_names_is_there() {
         "docs/random.md",
         "docs/regions.md",
         "docs/schedules.md",
+        "docs/spmd_types.md",
         "docs/transfer.md",
     ] {
         let Some(text) = page(name) else { continue };
