@@ -1,6 +1,6 @@
 //! The typings of spmd_types' own tests: a program of each has the same types, and its errors name types.
 //!
-//! A type is found by what may be declared: `I` may leave a region as `I` and as `R`, `V` as a shard and as `P`,
+//! A type is found by the accepted declarations: `I` may leave a region as `I` and as `R`, `V` as a shard and as `P`,
 //! `R` and `P` only as such. So each typing is several programs, of which exactly these must be accepted.
 
 use std::fmt::Write as _;
@@ -108,7 +108,7 @@ fn exchange(fact: &Value, out: &Typed) -> Option<Vec<String>> {
             ]
         }
         ("reduce_scatter", ..) => vec![format!("z = reduce_scatter(x0, dim={})", sharded(dst)?)],
-        // Parts that are no dims of a tensor, and values that would mean another tensor.
+        // Parts other than those of a dim, and values that would represent another tensor.
         ("all_to_all", "V", "V") | ("reinterpret", "R" | "I", "V" | "P") => return None,
         ("all_to_all", ..) => {
             vec![format!("z = all_to_all(x0, split={}, concat={})", sharded(dst)?, sharded(src)?)]
@@ -116,7 +116,7 @@ fn exchange(fact: &Value, out: &Typed) -> Option<Vec<String>> {
         ("all_reduce", ..) => vec![format!("z: {dst} = all_reduce(x0)")],
         ("invariant_to_replicate", ..) => vec!["z: R = x0".to_owned()],
         ("reinterpret" | "convert" | "redistribute", ..) => vec![format!("z: {dst} = x0")],
-        (op, ..) => panic!("{op} is no collective"),
+        (op, ..) => panic!("{op} is not a collective"),
     })
 }
 

@@ -55,7 +55,7 @@ def test_every_type_is_converted_and_back() -> None:
             dual = ours.gradient_type()
             assert dual is not None
             assert spmd_type(dual) == ({axis: DUAL[one] for axis, one in types.items()}, spec)
-            # spmd_types' own axes are those of the names.
+            # The axes of spmd_types are those of the names.
             if not any(isinstance(entry, tuple) for entry in spec):
                 shards = {axis: next(S(dim) for dim, entry in enumerate(spec) if entry == axis) if one is V else one for axis, one in types.items()}
                 assert sharding_type(mesh, shape, shards) == ours
@@ -113,7 +113,7 @@ def test_what_has_no_sharding_is_rejected_with_its_axis() -> None:
 
 
 def local(whole: torch.Tensor, type: SpmdType, mesh: DeviceMesh, *, gradient: bool = False) -> torch.Tensor:
-    """Returns this rank's tensor of a type; of its gradient's type if asked for."""
+    """Returns this rank's tensor of a type, or of its gradient's type."""
     at = dict(zip(mesh.mesh_dim_names, mesh.get_coordinate()))  # type: ignore[arg-type]
     sizes = dict(zip(mesh.mesh_dim_names, mesh.shape))  # type: ignore[arg-type]
     for dim, entry in enumerate(type.partition_spec or ()):
@@ -194,7 +194,7 @@ def test_derivatives_uneven_dims_and_errors(four: Ranks) -> None:
 
 
 def one_axis(rank: int) -> list[str]:
-    """Compares with spmd_types' own redistribution along one axis; returns the pairs that were."""
+    """Compares with spmd_types' redistribution along one axis; returns the compared pairs."""
     mesh = device_mesh((4,), ("tp",))
     whole, cotangent = numbers((8, 4), 5), numbers((8, 4), 6)
     compared = []
@@ -342,7 +342,7 @@ def test_a_transition_is_typed_while_it_runs(four: Ranks) -> None:
 def test_replicate_of_dtensor_is_invariant_there_and_replicated_here() -> None:
     assert dtensor_placement_to_spmd_type(Replicate()) is I
     assert dtensor_placement_to_spmd_type(Replicate(), Partial()) is R
-    # `check` takes what is not named as R, and DTensor's Replicate is I.
+    # For `check` a parameter without a placement is R, and DTensor's Replicate is I.
     program = check(torch.nn.Linear(4, 4), [torch.zeros(2, 4)], "tp=2", {}).program
     assert program["weight"].type == "R"
 

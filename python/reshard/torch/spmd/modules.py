@@ -48,7 +48,7 @@ def typed(module: torch.nn.Module, inputs: Sequence[torch.Tensor], over: Mesh | 
     """Returns the types that spmd_types has for a module's parameters, buffers and inputs, as `placements`.
 
     They are those of `assert_type`; tensors without a type are left out. `reshard.torch.check` of the whole
-    module with these placements reports what it communicates.
+    module with these placements reports its communication.
 
     >>> check(whole, [x], "dp=2,tp=2", typed(module, [local], "dp=2,tp=2"), gradient=True)
 
