@@ -6,6 +6,7 @@
 It loads torch, which `import reshard` does not.
 """
 
+from reshard._finding import Finding, FindingKind
 from reshard.torch.audit import Audit, Collective, Moved, audit
 from reshard.torch.beside import DTensorCost, Comparison, Redistributed
 from reshard.torch.check import CheckReport, check
@@ -23,6 +24,8 @@ from reshard.torch.weights import WeightSync
 
 __all__ = [
     "FALLBACKS",
+    "Finding",
+    "FindingKind",
     "Audit",
     "DTensorCost",
     "CheckReport",

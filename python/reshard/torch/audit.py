@@ -1,62 +1,38 @@
-"""An audit of the communication of any PyTorch code, compared with lower bounds."""
+"""An audit of the communication of any PyTorch code: where it runs, its bounds, and its findings."""
 
+import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-import torch.distributed as dist
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor
+from torch.distributed.tensor._dtensor_spec import DTensorSpec
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from reshard import Plan, ReshardError
+from reshard import Plan, Planner, ReshardError
+from reshard._finding import Finding
+from reshard._refusals import counted
 
 from reshard.torch.execute import default_planner
+from reshard.torch.flow import Flow, Product, region_of
 from reshard.torch.hook import Hook
 from reshard.torch.specs import sharding
-from reshard.torch.version import DTensorSpec, TorchDispatchMode
-
-# The minimum that a rank receives by a collective of `n` members: `size` is its input and `made` its result.
-_LEAST: dict[str, Callable[[int, int, int], int]] = {
-    "all_gather": lambda size, made, n: made // n * (n - 1),
-    "reduce_scatter": lambda size, made, n: size // n * (n - 1),
-    "all_reduce": lambda size, made, n: 2 * (size // n * (n - 1)),
-    "all_to_all": lambda size, made, n: made // n * (n - 1),
-    "broadcast": lambda size, made, n: made,
-    "messages": lambda size, made, n: made,
-}
-_KINDS = {
-    "all_gather_into_tensor": "all_gather",
-    "all_gather_into_tensor_out": "all_gather",
-    "_allgather_base_": "all_gather",
-    "allgather_": "all_gather",
-    "reduce_scatter_tensor": "reduce_scatter",
-    "_reduce_scatter_base_": "reduce_scatter",
-    "reduce_scatter_": "reduce_scatter",
-    "all_reduce": "all_reduce",
-    "all_reduce_": "all_reduce",
-    "allreduce_": "all_reduce",
-    "all_to_all_single": "all_to_all",
-    "alltoall_base_": "all_to_all",
-    "alltoall_": "all_to_all",
-    "shard_dim_alltoall": "all_to_all",
-    "broadcast": "broadcast",
-    "broadcast_": "broadcast",
-    "recv_": "messages",
-}
-
-
-def least_bytes(kind: str, given: int, made: int, members: int) -> int:
-    """Returns the minimum bytes that a rank receives by a collective, given its input and output bytes."""
-    return _LEAST[kind](given, made, members)
-
+from reshard.torch.traffic import CollectiveKind, Traffic, inner, is_collective, tensors, traffic
+from reshard.torch.waste import Redistribution, Traced
+from reshard.torch.waste_search import find
+from reshard.torch.where import Axes, Modules, Where
 
 @dataclass
 class Collective:
-    """A recorded collective: its kind, its members, and the minimum bytes that this rank receives."""
+    """A recorded collective: its kind, the number of members, and the minimum bytes that this rank receives and sends."""
 
-    kind: str
+    kind: CollectiveKind
     members: int
     received_bytes: int
+    sent_bytes: int
 
 
 @dataclass
@@ -67,11 +43,25 @@ class Moved:
     calls: list[Collective] = field(default_factory=list)
     plan: Plan | None = None
     times: int = 1
+    where: Where = field(default_factory=Where)
+    """The module, the line, the pass, the mesh axis and the stream of the calls."""
+    unneeded_bytes: int = 0
+    """The received bytes that findings would save, in all runs."""
 
     @property
     def received_bytes(self) -> int:
         """The bytes that this rank received."""
         return sum(call.received_bytes for call in self.calls)
+
+    @property
+    def sent_bytes(self) -> int:
+        """The bytes that this rank sent."""
+        return sum(call.sent_bytes for call in self.calls)
+
+    @property
+    def needed_bytes(self) -> int:
+        """The bytes that all runs had to receive: the bound, without what findings would save."""
+        return min(self.bound_bytes * self.times, self.received_bytes * self.times - self.unneeded_bytes)
 
     @property
     def bound_bytes(self) -> int:
@@ -92,13 +82,18 @@ class Moved:
 
 
 class Audit(TorchDispatchMode):
-    """The recorded collectives; `str` is a table."""
+    """The recorded collectives and the findings; `str` is a table of both."""
 
-    def __init__(self) -> None:
+    def __init__(self, planner: Planner | None = None) -> None:
         super().__init__()
         self.moved: list[Moved] = []
-        self._open: Moved | None = None
+        self._planner = planner or default_planner()
+        self._open: _Open | None = None
         self._hook = Hook(self._redistribute, watches=True)
+        self._modules, self._axes, self._flow = Modules(), Axes(), Flow()
+        self._traced: list[Traced] = []
+        self._work: list[tuple[Product, Where]] = []
+        self._findings: tuple[Finding, ...] | None = None
 
     def __enter__(self) -> "Audit":
         self._hook.enter()
@@ -107,6 +102,7 @@ class Audit(TorchDispatchMode):
         except BaseException:
             self._hook.leave()
             raise
+        self._findings = None
         return self
 
     def __exit__(self, *args: Any) -> None:
@@ -114,6 +110,13 @@ class Audit(TorchDispatchMode):
             super().__exit__(*args)
         finally:
             self._hook.leave()
+        # Now: later, tensors that the program can still read have gone.
+        self._findings = self._find()
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The communication and the work that this rank could save, in the order of the calls."""
+        return self._find() if self._findings is None else self._findings
 
     @property
     def received_bytes(self) -> int:
@@ -121,104 +124,138 @@ class Audit(TorchDispatchMode):
         return sum(one.received_bytes * one.times for one in self.moved)
 
     @property
+    def sent_bytes(self) -> int:
+        """The bytes that this rank sent."""
+        return sum(one.sent_bytes * one.times for one in self.moved)
+
+    @property
     def bound_bytes(self) -> int:
-        """The minimum bytes that had to be received for the same results."""
-        return sum(one.bound_bytes * one.times for one in self.moved)
+        """The minimum bytes that had to be received for the same results, without what findings would save."""
+        self.findings  # noqa: B018  they set what is not needed
+        return sum(one.needed_bytes for one in self.moved)
+
+    def _find(self) -> tuple[Finding, ...]:
+        for one in self.moved:
+            one.unneeded_bytes = 0
+        with _disable_current_modes():
+            return find(self._traced, self._flow, self._work, self._axes, self._planner)
 
     def _redistribute(self, original: Callable[..., torch.Tensor], local: torch.Tensor, current: DTensorSpec, target: DTensorSpec, **options: Any) -> torch.Tensor:
         if self._open is not None:
             return original(local, current, target, **options)
+        self._axes.learn(current.mesh)
         before, after = (DTensorSpec.format_shard_order_str(spec.placements, spec.shard_order) for spec in (current, target))
         moved = Moved(f"{list(current.shape)} on {tuple(current.mesh.shape)}: {before} -> {after}")
-        self._open = moved
+        opened = _Open(moved, Redistribution())
+        self._open = opened
         try:
             made = original(local, current, target, **options)
         finally:
             self._open = None
         if moved.calls:
             try:
-                moved.plan = default_planner().plan(sharding(current), sharding(target), local.dtype)
+                moved.plan = self._planner.plan(sharding(current), sharding(target), local.dtype)
             except ReshardError:
                 pass  # no plan to compare with: the collectives are reported alone
-            self._add(moved)
+            result = inner(made)
+            opened.redistribution.better = moved.better
+            opened.redistribution.result = (self._flow.content(result), region_of(result))
+            axes = dict.fromkeys(one.where.axis for one in opened.traced if one.where.axis is not None)
+            moved.where = replace(opened.traced[0].where, axis=", ".join(axes) or None)
+            self._add(moved, opened.traced)
         return made
 
-    def _add(self, moved: Moved) -> None:
-        for one in self.moved:
-            if (one.title, one.calls) == (moved.title, moved.calls):
-                one.times += 1
-                return
-        self.moved.append(moved)
+    def _add(self, moved: Moved, traced: list[Traced]) -> None:
+        row = next((one for one in self.moved if (one.title, one.calls, one.where) == (moved.title, moved.calls, moved.where)), None)
+        if row is None:
+            self.moved.append(moved)
+        else:
+            row.times += 1
+        for one in traced:
+            one.row = row or moved
+            self._traced.append(one)
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if any(issubclass(one, DTensor) for one in types):
-            # A mode runs before DTensor, and sees DTensor's inner calls only if it lets DTensor go first.
+        if any(issubclass(one, DTensor | AsyncCollectiveTensor) for one in types):
+            # A mode runs before these, and sees their inner calls only if it lets them go first.
+            self._note_placements(args)
             return NotImplemented
         made = function(*args, **(kwargs or {}))
-        if function.namespace in ("_c10d_functional", "c10d", "_dtensor"):
-            name = function._schema.name.partition("::")[2]
-            kind = _KINDS.get(name)
-            if kind is not None:
-                self._record(kind, name, args, made)
+        if function.namespace == "profiler" or any(issubclass(one, FakeTensor) for one in types) or not _is_real(made) or not _is_real(args):
+            return made
+        if is_collective(function):
+            self._record(traffic(function, args, kwargs or {}, made))
+            return made
+        self._modules.note_op()
+        product = self._flow.op(function, args, kwargs or {}, made)
+        if product is not None:
+            self._work.append((product, self._modules.where()[0]))
         return made
 
-    def _record(self, kind: str, name: str, args: Any, made: Any) -> None:
-        members = _members(args)
-        given, received = _sizes(name, args, made)
-        call = Collective(kind, members, least_bytes(kind, given, received, members))
+    def _note_placements(self, args: Any) -> None:
+        """Notes which ranks have the same shards: those along the axes of replicas."""
+        for tensor in tensors(args):
+            if isinstance(tensor, DTensor) and _is_real(local := inner(tensor._local_tensor)):
+                mesh = tensor.device_mesh
+                self._axes.learn(mesh)
+                groups = [self._axes.members(mesh, dim) for dim, one in enumerate(tensor.placements) if one.is_replicate() and mesh.size(dim) > 1]
+                if groups:
+                    self._flow.mark_replicated(local, groups)
+
+    def _record(self, made: Traffic) -> None:
+        call = self._flow.call(made)
+        if len(made.members) == 1 and self._open is None:
+            return
+        where, caller = self._modules.where()
+        first = next(iter((*made.inputs, *made.outputs)))
+        stream = torch.cuda.current_stream(first.device).stream_id if first.is_cuda else None
+        axis = self._axes.of(made)
+        traced = Traced(call, replace(where, axis=axis, stream=stream), caller, None if self._open is None else self._open.redistribution)
+        collective = Collective(made.kind, len(made.members), made.received_bytes, made.sent_bytes)
         if self._open is not None:
-            self._open.calls.append(call)
-        elif members > 1:
-            self._add(Moved(f"{kind} among {members}", [call]))
+            self._open.moved.calls.append(collective)
+            self._open.traced.append(traced)
+            return
+        self._add(Moved(f"{made.kind} among {len(made.members)}", [collective], where=traced.where), [traced])
 
     def __str__(self) -> str:
-        rows = [("times", "bytes", "bound", "what", "calls", "a better plan")]
+        findings = self.findings
+        rows = [("times", "bytes", "bound", "pass", "axis", "module", "line", "what", "calls")]
         for one in self.moved:
-            better = one.better
-            steps = "" if better is None else ", ".join(step.op for step in better.steps if step.communicates) + f": {better.received_bytes} B"
-            rows.append((str(one.times), str(one.received_bytes), str(one.bound_bytes), one.title, ", ".join(call.kind for call in one.calls), steps))
-        widths = [max(len(row[i]) for row in rows) for i in range(6)]
+            where = one.where
+            line = "" if where.line is None else f"{os.path.basename(where.line[0])}:{where.line[1]}"
+            calls = ", ".join(call.kind for call in one.calls)
+            total = one.received_bytes * one.times
+            rows.append((str(one.times), str(total), str(one.needed_bytes), where.during.value, where.axis or "-", "-" if where.module is None else where.module or "(root)", line, one.title, calls))
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
         lines = ["  ".join(cell.rjust(w) if i < 3 else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))).rstrip() for row in rows]
-        lines.append(f"{self.received_bytes} B received, bound {self.bound_bytes} B")
-        return "\n".join(lines)
+        lines.append(f"{self.received_bytes} B received, bound {self.bound_bytes} B, {counted(len(findings), 'finding')}")
+        return "\n".join([*lines, *map(str, findings)])
 
 
-def audit() -> Audit:
+@dataclass
+class _Open:
+    """The redistribution that runs now: its row, and its calls."""
+
+    moved: Moved
+    redistribution: Redistribution
+    traced: list[Traced] = field(default_factory=list)
+
+
+def audit(planner: Planner | None = None) -> Audit:
     """Returns a context that records collectives: DTensor's, FSDP2's, and those of `torch.distributed`.
 
-    Each has the bytes that this rank received and the lower bound for the same result. A redistribution of a
-    DTensor also has the plan that would do better, if one does.
+    Each has the bytes that this rank received and sent, with its module, line, pass and mesh axis. `findings`
+    are the bytes and the work that this rank could save, with the code to write; their times are those of the
+    planner's topology.
 
     >>> with audit() as seen:
     ...     model(batch).sum().backward()
     >>> print(seen)
     """
-    return Audit()
+    return Audit(planner)
 
 
-def _members(args: Any) -> int:
-    """Returns the number of ranks of a collective, whose group is given by name or as an object."""
-    for one in args:
-        if isinstance(one, dist.ProcessGroup):
-            return one.size()
-        if isinstance(one, torch.ScriptObject) and "ProcessGroup" in str(one._type()):
-            return dist.ProcessGroup.unbox(one).size()
-    for one in reversed(args):
-        if isinstance(one, str) and one not in ("sum", "avg", "min", "max", "product"):
-            return dist.distributed_c10d._resolve_process_group(one).size()
-    return dist.get_world_size()
-
-
-def _bytes(of: Any) -> int:
-    if isinstance(of, torch.Tensor):
-        return of.numel() * of.itemsize
-    if isinstance(of, list | tuple):
-        return sum(_bytes(one) for one in of)
-    return 0
-
-
-def _sizes(name: str, args: Any, made: Any) -> tuple[int, int]:
-    """Returns the input and output bytes of a collective."""
-    if name in ("_allgather_base_", "_reduce_scatter_base_", "alltoall_base_", "allgather_", "reduce_scatter_", "alltoall_"):
-        return _bytes(args[1]), _bytes(args[0])
-    return _bytes(args[0]), _bytes(args[0] if name.endswith("_") else made)
+def _is_real(of: Any) -> bool:
+    """Returns True if tensors have memory that this rank can identify."""
+    return all(tensor.layout is torch.strided and not tensor.is_meta and not isinstance(tensor, FakeTensor) for tensor in tensors([of]))

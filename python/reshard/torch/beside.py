@@ -12,7 +12,7 @@ from torch.distributed.tensor.experimental import implicit_replication
 
 from reshard import Mesh, Program
 
-from reshard.torch.audit import least_bytes
+from reshard.torch.traffic import least_bytes
 from reshard.torch.hook import Hook
 from reshard.torch.kernels import torch_dtype
 from reshard.torch.specs import contiguous_strides, spec
