@@ -226,10 +226,11 @@ class Audit(TorchDispatchMode):
             line = "" if where.line is None else f"{os.path.basename(where.line[0])}:{where.line[1]}"
             calls = ", ".join(call.kind for call in one.calls)
             total = one.received_bytes * one.times
-            rows.append((str(one.times), str(total), str(one.needed_bytes), where.during.value, where.axis or "-", "-" if where.module is None else where.module or "(root)", line, one.title, calls))
+            module = "-" if where.module is None else where.module or "(root)"
+            rows.append((str(one.times), str(total), str(one.needed_bytes), where.during.value, where.axis or "-", module, line, one.title, calls))
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
         lines = ["  ".join(cell.rjust(w) if i < 3 else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))).rstrip() for row in rows]
-        lines.append(f"{self.received_bytes} B received, bound {self.bound_bytes} B, {counted(len(findings), 'finding')}")
+        lines.append(f"{self.received_bytes} B received, {self.sent_bytes} B sent, bound {self.bound_bytes} B, {counted(len(findings), 'finding')}")
         return "\n".join([*lines, *map(str, findings)])
 
 

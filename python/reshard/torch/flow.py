@@ -147,6 +147,12 @@ class Flow:
         self._storages: dict[int, _Storage] = {}
         self._numbers: dict[Any, int] = {}
         self._next = 0
+        # The number of the results of ops that only allocate.
+        self._blank = self._intern((self._intern("blank"), 0))
+
+    def is_blank(self, content: Content) -> bool:
+        """Returns True if a content is memory that no op has filled."""
+        return content.number == self._blank
 
     def content(self, tensor: torch.Tensor) -> Content:
         """Returns the present content of a tensor's storage."""
@@ -288,6 +294,8 @@ class Flow:
         operands = tuple((name, key(value)) for name, value in given.items())
         name = function._schema.name
         draws = torch.Tag.nondeterministic_seeded in function.tags or name.endswith("_like") or name.startswith("aten::new_")
+        if "empty" in name:
+            return self._intern("blank")  # so that equal parts make equal buffers
         return self._intern((name, function._overloadname, operands)) if seen and not draws else self._fresh()
 
     def _intern(self, key: Any) -> int:

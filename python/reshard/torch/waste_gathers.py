@@ -1,6 +1,7 @@
 """Findings about the received data: repeated calls, better plans, and results of which only a part is read."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -26,6 +27,8 @@ def repeated(trace: Trace) -> Iterator[Found]:
     for one in trace.calls:
         if one.caller is Caller.FSDP or one.call.key is None or not one.received_bytes:
             continue
+        if any(trace.flow.is_blank(content) for content, _ in one.call.inputs):
+            continue
         before = first.setdefault((one.call.key, one.where.during is Pass.BACKWARD), one)
         if before is not one:
             # The calls of one redistribution are one finding.
@@ -39,7 +42,7 @@ def repeated(trace: Trace) -> Iterator[Found]:
         if one.caller is before.caller is Caller.FULL_TENSOR and one.where.line == before.where.line:
             kind, code = FindingKind.FULL_TENSOR_IN_LOOP, "whole = x.full_tensor()  # once, before the loop"
         elif one.redistribution is not None and one.where.module is not None:
-            code = "# share one DTensor among the modules that redistribute it\n" + input_code("Replicate()")
+            code = input_code([before, *calls], "..")
         elif one.redistribution is not None:
             code = "y = x.redistribute(placements=[..])  # once, and use `y` for all that follows"
         yield Found(kind, message, code, calls, [call.received_bytes for call in calls], [exchange(call) for call in calls])
@@ -49,9 +52,13 @@ def _at(one: Traced) -> str:
     return "before" if one.where.line is None else f"in line {one.where.line[1]}"
 
 
-def input_code(placement: str) -> str:
-    """Returns the code by which several linear layers share one input that is a DTensor."""
-    return f"parallelize_module(parent, mesh, PrepareModuleInput(input_layouts=.., desired_input_layouts={placement}))"
+def input_code(calls: Sequence[Traced], layout: str) -> str:
+    """Returns the code by which the modules of calls share one input that is a DTensor."""
+    paths = [(one.where.module or "").split(".") for one in calls]
+    parent = ".".join(os.path.commonprefix(paths) if len(paths) > 1 else paths[0][:-1])
+    of = f'model.get_submodule("{parent}")' if parent else "model"
+    style = f"PrepareModuleInput(input_layouts={layout}, desired_input_layouts=Replicate())"
+    return f"# share one DTensor among the modules that take it\nparallelize_module({of}, mesh, {style})"
 
 
 def regathered(trace: Trace) -> Iterator[Found]:

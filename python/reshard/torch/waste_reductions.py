@@ -36,7 +36,7 @@ def before_added(trace: Trace) -> Iterator[Found]:
         if calls[0].redistribution is None:
             code = "total = a + b  # first, and then\ndist.all_reduce(total, group=group)"
         else:
-            code = "# share one DTensor: its gradients are added as Partial, and reduced once\n" + input_code("Replicate()")
+            code = input_code(calls, "Replicate()")
         yield Found(
             FindingKind.REDUCED_BEFORE_ADDED,
             f"{len(calls)} all_reduces over {trace.over(calls[0])} of {size_of_regions(calls[0].call.inputs):,} B each are only added: add first, reduce once",
