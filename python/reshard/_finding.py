@@ -60,10 +60,10 @@ class Finding:
 
     def __str__(self) -> str:
         where = "?" if self.line is None else f"{os.path.basename(self.line[0])}:{self.line[1]}"
-        of = "" if not self.module else f" {self.module}"
+        of = f" {self.module}" if self.module else ""
         often = f" x{self.times}" if self.times > 1 else ""
         saved = [f"{self.saved_bytes:,} B"] if self.saved_bytes else []
         saved += [f"{self.saved_operations:,} operations"] if self.saved_operations else []
         saved += [f"{self.saved_us:.1f} us"] if self.saved_us and self.saved_us >= 0.05 else []
-        gain = f" (saves {', '.join(saved)})" if saved else ""
-        return "\n".join([f"{where}{of}: {self.kind.value}{often}: {self.message}{gain}", *(f"    {line}" for line in self.code.splitlines())])
+        gain = f", saves {', '.join(saved)}" if saved else ""
+        return "\n".join([f"{where}{of}: {self.kind.value}{often}{gain}", f"    {self.message}", *(f"    > {line}" for line in self.code.splitlines())])

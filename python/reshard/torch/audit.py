@@ -7,10 +7,9 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
 
 from reshard import Plan, Planner, ReshardError
 from reshard._finding import Finding
@@ -176,8 +175,8 @@ class Audit(TorchDispatchMode):
             self._traced.append(one)
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if any(issubclass(one, DTensor | AsyncCollectiveTensor) for one in types):
-            # A mode runs before these, and sees their inner calls only if it lets them go first.
+        if any(is_traceable_wrapper_subclass_type(one) for one in types):
+            # A mode runs before DTensor and other wrappers, and sees inner calls only if it lets them go first.
             self._note_placements(args)
             return NotImplemented
         made = function(*args, **(kwargs or {}))

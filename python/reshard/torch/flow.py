@@ -208,7 +208,7 @@ class Flow:
         """Notes a collective that has been called."""
         self.time += 1
         inputs = tuple((self.content(tensor), region_of(tensor)) for tensor in made.inputs)
-        key = (made.kind, made.group, made.is_sum, tuple((content.number, _flat(region)) for content, region in inputs))
+        key = (made.kind, made.group, made.reduction, made.arguments, tuple((content.number, _flat(region)) for content, region in inputs))
         call = Call(self.time, replace(made, inputs=(), outputs=()), inputs, key=None if made.kind in _FOREIGN else key)
         common = frozenset.intersection(*(content.replicated if content.is_whole(region) else frozenset() for content, region in inputs)) if inputs else frozenset()
         if made.kind in _EQUALIZES:

@@ -66,6 +66,8 @@ _KINDS = {
 }
 _NAMESPACES = ("_c10d_functional", "c10d", "_dtensor")
 _INPUTS = ("input", "inputs", "input_tensor", "input_tensors", "tensor", "tensors")
+# Arguments that do not change the result, or that have a field of their own.
+_NO_ARGUMENTS = ("process_group", "group_name", "reduce_op", "async_op", "timeout", "tag")
 _OUTPUTS = ("out", "output", "outputs", "output_tensor", "output_tensors")
 
 
@@ -94,10 +96,17 @@ class Traffic:
     sent_bytes: int
     by_sender: tuple[int, ...] | None
     """The bytes from each member, if a member may send more than another; this rank's own are 0."""
-    is_sum: bool
-    """True if it adds values."""
+    reduction: str | None
+    """PyTorch's name of the op of a reduction."""
+    arguments: tuple[tuple[str, str], ...]
+    """The other arguments on which the result depends, such as splits."""
     is_blocking: bool
     """True if the call returns after the exchange."""
+
+    @property
+    def is_sum(self) -> bool:
+        """True if it adds values."""
+        return self.reduction == "sum"
 
 
 def named(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -138,7 +147,8 @@ def traffic(function: Any, args: Sequence[Any], kwargs: dict[str, Any], made: An
         received,
         sent,
         by_sender,
-        _is_sum(given),
+        _reduction(given),
+        tuple((name, repr(value)) for name, value in given.items() if name not in _NO_ARGUMENTS and not tensors(value)),
         given.get("async_op", True) is False,
     )
 
@@ -153,11 +163,11 @@ def _group(given: dict[str, Any]) -> Any:
     return dist.group.WORLD if of is None else dist.distributed_c10d._resolve_process_group(of)
 
 
-def _is_sum(given: dict[str, Any]) -> bool:
+def _reduction(given: dict[str, Any]) -> str | None:
     of = given.get("reduce_op")
     if isinstance(of, torch.ScriptObject):
-        return bool(dist.ReduceOp.unbox(of) == dist.ReduceOp.SUM)
-    return bool(of == "sum" or of == dist.ReduceOp.SUM)
+        of = dist.ReduceOp.unbox(of)
+    return of if of is None or isinstance(of, str) else str(of.op.name).lower()
 
 
 def inner(tensor: torch.Tensor) -> torch.Tensor:

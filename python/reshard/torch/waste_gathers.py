@@ -57,8 +57,9 @@ def input_code(calls: Sequence[Traced], layout: str) -> str:
     paths = [(one.where.module or "").split(".") for one in calls]
     parent = ".".join(os.path.commonprefix(paths) if len(paths) > 1 else paths[0][:-1])
     of = f'model.get_submodule("{parent}")' if parent else "model"
+    # Two lines, so that they fit into a page.
     style = f"PrepareModuleInput(input_layouts={layout}, desired_input_layouts=Replicate())"
-    return f"# share one DTensor among the modules that take it\nparallelize_module({of}, mesh, {style})"
+    return f"# share one DTensor among the modules that take it\nparallelize_module({of}, mesh,\n    {style})"
 
 
 def regathered(trace: Trace) -> Iterator[Found]:
@@ -218,8 +219,11 @@ def _view(mask: torch.Tensor, region: Region) -> torch.Tensor:
 
 def _mark(used: torch.Tensor, region: Region, itemsize: int, part: torch.Tensor | None) -> None:
     """Marks a region, or the elements of it that a mask of its shape has."""
-    if region.itemsize != itemsize:
-        used.fill_(True)  # another type: its elements are not followed
+    last = region.offset + sum((extent - 1) * stride for extent, stride in zip(region.shape, region.strides, strict=True))
+    if region.numel == 0:
+        return
+    if region.itemsize != itemsize or last >= used.numel():
+        used.fill_(True)  # another type, or a resized storage: elements are not followed
         return
     if part is None:
         part = torch.ones((), dtype=torch.bool).expand(region.shape)

@@ -1,4 +1,6 @@
-"""Every example of docs/torch.md runs on eight ranks and prints the page's output on rank 0; so does docs/transfer.md.
+"""Every example of docs/torch.md and docs/audit.md runs on eight ranks and prints the page's output on rank 0.
+
+So does docs/transfer.md, by itself.
 
 With `RESHARD_WRITE=1` this updates the page.
 """
@@ -12,10 +14,12 @@ import socket
 import subprocess
 import sys
 
+import pytest
+
 from ranks import Ranks
 
-PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs/torch.md"
-TRANSFER = PAGE.with_name("transfer.md")
+DOCS = pathlib.Path(__file__).resolve().parents[3] / "docs"
+TRANSFER = DOCS / "transfer.md"
 BLOCK = re.compile(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", re.DOTALL)
 
 
@@ -26,15 +30,17 @@ def printed(rank: int, blocks: list[str]) -> list[str]:
     for code in blocks:
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
-            exec(compile(code, "docs/torch.md", "exec"), names)
+            exec(compile(code, "example.py", "exec"), names)
         made.append("\n".join(line.rstrip() for line in out.getvalue().splitlines()))
     return made
 
 
-def test_examples_run_and_print_what_is_said(eight: Ranks) -> None:
-    page = PAGE.read_text()
+@pytest.mark.parametrize(("name", "count", "first"), [("torch.md", 6, 5), ("audit.md", 2, 20)])
+def test_examples_run_and_print_what_is_said(eight: Ranks, name: str, count: int, first: int) -> None:
+    path = DOCS / name
+    page = path.read_text()
     blocks = [code for code, _ in BLOCK.findall(page)]
-    assert len(blocks) > 5 and len(blocks[0].splitlines()) == 5
+    assert len(blocks) >= count and len(blocks[0].splitlines()) == first
     texts = iter(eight.run(printed, blocks)[0])
 
     def written(block: re.Match[str]) -> str:
@@ -43,9 +49,9 @@ def test_examples_run_and_print_what_is_said(eight: Ranks) -> None:
 
     made = BLOCK.sub(written, page)
     if os.environ.get("RESHARD_WRITE"):
-        PAGE.write_text(made)
+        path.write_text(made)
         page = made
-    assert made == page, "docs/torch.md is out of date; RESHARD_WRITE=1 updates it"
+    assert made == page, f"docs/{name} is out of date; RESHARD_WRITE=1 updates it"
 
 
 def test_the_program_of_the_page_on_transfers_prints_what_is_said(tmp_path: pathlib.Path) -> None:
