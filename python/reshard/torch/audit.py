@@ -139,7 +139,9 @@ class Audit(TorchDispatchMode):
         with _disable_current_modes():
             return find(self._traced, self._flow, self._work, self._axes, self._planner)
 
-    def _redistribute(self, original: Callable[..., torch.Tensor], local: torch.Tensor, current: DTensorSpec, target: DTensorSpec, **options: Any) -> torch.Tensor:
+    def _redistribute(
+        self, original: Callable[..., torch.Tensor], local: torch.Tensor, current: DTensorSpec, target: DTensorSpec, **options: Any
+    ) -> torch.Tensor:
         if self._open is not None:
             return original(local, current, target, **options)
         self._axes.learn(current.mesh)

@@ -32,6 +32,7 @@ _SAME = {
 
 # Calls after which all members have the same, and those whose result does not depend on this rank's input.
 _EQUALIZES = {CollectiveKind.ALL_GATHER, CollectiveKind.ALL_REDUCE, CollectiveKind.BROADCAST}
+_REDUCES = {CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER}
 _FOREIGN = {CollectiveKind.BROADCAST, CollectiveKind.GATHER, CollectiveKind.SCATTER, CollectiveKind.MESSAGES, CollectiveKind.REDUCE}
 
 
@@ -209,8 +210,9 @@ class Flow:
         self.time += 1
         inputs = tuple((self.content(tensor), region_of(tensor)) for tensor in made.inputs)
         key = (made.kind, made.group, made.reduction, made.arguments, tuple((content.number, _flat(region)) for content, region in inputs))
-        call = Call(self.time, replace(made, inputs=(), outputs=()), inputs, key=None if made.kind in _FOREIGN else key)
-        common = frozenset.intersection(*(content.replicated if content.is_whole(region) else frozenset() for content, region in inputs)) if inputs else frozenset()
+        is_known = made.kind not in _FOREIGN and (made.kind not in _REDUCES or made.reduction is not None)
+        call = Call(self.time, replace(made, inputs=(), outputs=()), inputs, key=key if is_known else None)
+        common = _common(inputs)
         if made.kind in _EQUALIZES:
             common |= {made.members}
         else:
@@ -351,8 +353,14 @@ def _parts_of(whole: Region, dim: int, parts: list[Region]) -> list[Region | Non
 def _replicated(given: dict[str, Any], read: list[tuple[torch.Tensor, Content, Region]]) -> frozenset[tuple[int, ...]]:
     """Returns the groups of ranks that have all operands of an op, and so its result.
 
-    A part of an operand or a number may differ by rank: nothing is known then.
+    A number may differ by rank: nothing is known then.
     """
-    if not read or any(isinstance(given.get(name), int | float) for name in ("other", "value", "scalar")):
+    if any(isinstance(given.get(name), int | float) for name in ("other", "value", "scalar")):
         return frozenset()
-    return frozenset.intersection(*(content.replicated if content.is_whole(region) else frozenset() for _, content, region in read))
+    return _common([(content, region) for _, content, region in read])
+
+
+def _common(of: Sequence[tuple[Content, Region]]) -> frozenset[tuple[int, ...]]:
+    """Returns the groups of ranks that have all of these contents; parts may differ by rank."""
+    each = [content.replicated if content.is_whole(region) else frozenset() for content, region in of]
+    return frozenset.intersection(*each) if each else frozenset()

@@ -97,7 +97,7 @@ class Traffic:
     by_sender: tuple[int, ...] | None
     """The bytes from each member, if a member may send more than another; this rank's own are 0."""
     reduction: str | None
-    """PyTorch's name of the op of a reduction."""
+    """PyTorch's name of the op of a reduction; None for other calls, and if it is not known."""
     arguments: tuple[tuple[str, str], ...]
     """The other arguments on which the result depends, such as splits."""
     is_blocking: bool
@@ -166,7 +166,8 @@ def _group(given: dict[str, Any]) -> Any:
 def _reduction(given: dict[str, Any]) -> str | None:
     of = given.get("reduce_op")
     if isinstance(of, torch.ScriptObject):
-        of = dist.ReduceOp.unbox(of)
+        # PyTorch 2.14 cannot unbox ops: nothing is known of them there.
+        of = dist.ReduceOp.unbox(of) if hasattr(dist.ReduceOp, "unbox") else None
     return of if of is None or isinstance(of, str) else str(of.op.name).lower()
 
 

@@ -113,7 +113,7 @@ def small(trace: Trace) -> Iterator[Found]:
     open_sums = {id(one) for one in _sums(trace)}
     for one in trace.calls:
         if id(one) in open_sums and size_of_regions(one.call.inputs) <= SMALL_BYTES:
-            if run and (_kind(run[0]) == _kind(one)) and all(content.time < run[0].call.time for content, _ in one.call.inputs):
+            if run and _kind(run[0]) == _kind(one) and _is_ready(run, one):
                 run.append(one)
                 continue
             yield from _bucket(trace, run)
@@ -122,6 +122,17 @@ def small(trace: Trace) -> Iterator[Found]:
             yield from _bucket(trace, run)
             run = []
     yield from _bucket(trace, run)
+
+
+def _is_ready(run: list[Traced], one: Traced) -> bool:
+    """Returns True if a call could run with the first of a run.
+
+    Its operand exists before, and no number of a result, such as by `item`, could have decided on the call.
+    """
+    if any(content.time >= run[0].call.time for content, _ in one.call.inputs):
+        return False
+    reads = (read for before in run for content, _ in before.call.outputs for read in content.reads)
+    return not any(not read.made and read.time < one.call.time for read in reads)
 
 
 def _kind(one: Traced) -> tuple[object, ...]:

@@ -18,6 +18,8 @@ _FSDP = os.path.join(_TORCH, "distributed", "fsdp") + os.sep
 _DTENSOR = os.path.join(_TORCH, "distributed", "tensor") + os.sep
 # Frames of PyTorch, of this library and of Python's own are not the caller's.
 _SKIPPED = (_TORCH, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep, "<frozen")
+# PyTorch 2.14 deprecates functions by a wrapper of this module.
+_WRAPS = os.sep + "typing_extensions.py"
 _PYTHON = sysconfig.get_paths()["stdlib"] + os.sep
 _PACKAGES = (os.path.join(_PYTHON, "site-packages") + os.sep, os.path.join(_PYTHON, "dist-packages") + os.sep)
 # The frame of every module that runs, with its hooks.
@@ -108,7 +110,7 @@ class Modules:
                 found.module = path if found.module is None and isinstance(path, str) else found.module
             elif file.startswith(_DTENSOR) and frame.f_code.co_name == "full_tensor":
                 found.code = Caller.FULL_TENSOR
-            elif not file.startswith(_SKIPPED) and (not file.startswith(_PYTHON) or file.startswith(_PACKAGES)):
+            elif not file.startswith(_SKIPPED) and not file.endswith(_WRAPS) and (not file.startswith(_PYTHON) or file.startswith(_PACKAGES)):
                 found.line = (file, frame.f_lineno)
             frame = frame.f_back
         return found
