@@ -34,6 +34,16 @@ class FindingKind(Enum):
     """One sender of an exchange sends much more than the others."""
     REPLICATED_WORK = "replicated work"
     """All ranks of an axis compute the same product."""
+    NEEDLESS = "needless"
+    """All ranks of a collective have the result before it."""
+    DOUBLED_REDUCTION = "doubled reduction"
+    """Ranks that have the same partial value add it several times."""
+    SAME_IN_LOOP = "same in loop"
+    """A loop repeats a collective whose operand it does not change."""
+    SENT_WIDE = "sent wide"
+    """A value is converted to a wider type, and then sent."""
+    FORGOTTEN_REDUCTION = "forgotten reduction"
+    """A result is declared as a replica, and ranks have different numbers."""
 
 
 @dataclass(frozen=True)

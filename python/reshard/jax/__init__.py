@@ -8,14 +8,18 @@
     sharding, typed, named, mesh, device_mesh      conversion of shardings, types and meshes from and to JAX
 """
 
+from reshard._finding import Finding, FindingKind
 from reshard.jax.arrays import reshard, reshard_fn
-from reshard.jax.audit import Audit, RedistributionRow, audit, audit_text
+from reshard.jax.audit import audit, audit_text
 from reshard.jax.programs import program
+from reshard.jax.report import Audit, RedistributionRow
 from reshard.jax.specs import device_mesh, mesh, named, sharding, typed
 from reshard.jax.traced import local
 
 __all__ = [
     "Audit",
+    "Finding",
+    "FindingKind",
     "RedistributionRow",
     "audit",
     "audit_text",

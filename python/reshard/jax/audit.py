@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -20,75 +19,18 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from reshard import Mesh, Plan, Planner, ReshardError, Sharding
-from reshard._refusals import counted
+from reshard._finding import Finding, FindingKind
+from reshard.jax.forgotten import confirmed, suspects
 from reshard.jax.hlo import Computation, Instruction, Module
-from reshard.jax.numbering import Numbering, Value, parts
+from reshard.jax.numbering import Numbering, parts
+from reshard.jax.report import Audit, RedistributionRow
 from reshard.jax.specs import mesh as our_mesh
 
 _PLANNER = Planner(objective="bytes")
+_REMOVE = "# remove the call: its operand is its result"
 
 # Opcodes that only rearrange, convert or forward the elements of their operand.
 _PASSES = {"copy", "bitcast", "reshape", "transpose", "convert", "opt-barrier", "optimization-barrier"}
-
-
-@dataclasses.dataclass(frozen=True)
-class RedistributionRow:
-    """One collective of a compiled function."""
-
-    kind: str
-    """The kind: all-reduce, all-gather, reduce-scatter, all-to-all, collective-permute .."""
-    over: str
-    """The mesh axes over which the ranks communicate, or the groups."""
-    source: tuple[str, int] | None
-    """The file and the line of the caller."""
-    op_name: str
-    """JAX's name of the operation."""
-    times: int
-    """The number of runs, loop iterations included."""
-    received_bytes: int
-    """The bytes that a device receives, in all runs."""
-    bound_bytes: int
-    """The bytes that a device would have to receive for the same result."""
-    findings: tuple[str, ...]
-    """The wasted communication, one message per cause; empty if the bytes equal the bound."""
-    plan: Plan | None
-    """A better plan, if the better alternative is a plan."""
-
-    def __str__(self) -> str:
-        where = "?" if self.source is None else f"{os.path.basename(self.source[0])}:{self.source[1]}"
-        often = f" x{self.times}" if self.times > 1 else ""
-        head = f"{where}: {self.kind} over {self.over}{often}, {self.received_bytes:,} B (bound {self.bound_bytes:,} B)"
-        return "\n".join([head, *(f"    {finding}" for finding in self.findings)])
-
-
-@dataclasses.dataclass(frozen=True)
-class Audit:
-    """The communication of a compiled function."""
-
-    lines: tuple[RedistributionRow, ...]
-    """Its collectives, in the order in which they run."""
-    forgotten: tuple[str, ...]
-    """Results that are declared as replicas but differ among ranks, one message each."""
-
-    @property
-    def received_bytes(self) -> int:
-        """The bytes that a device receives in all."""
-        return sum(line.received_bytes for line in self.lines)
-
-    @property
-    def bound_bytes(self) -> int:
-        """The bytes that a device would have to receive."""
-        return sum(line.bound_bytes for line in self.lines)
-
-    @property
-    def findings(self) -> tuple[str, ...]:
-        """All findings of the collectives, followed by the forgotten reductions."""
-        return (*(finding for line in self.lines for finding in line.findings), *self.forgotten)
-
-    def __str__(self) -> str:
-        calls = sum(line.times for line in self.lines)
-        total = f"{counted(calls, 'collective')}, {self.received_bytes:,} B (bound {self.bound_bytes:,} B), {counted(len(self.findings), 'finding')}"
-        return "\n".join([*map(str, self.lines), *self.forgotten, total])
 
 
 def audit(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Audit:
@@ -101,9 +43,8 @@ def audit(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Audit:
     jitted = function if hasattr(function, "lower") else jax.jit(function)
     compiled = jitted.lower(*args, **kwargs).compile()
     auditor = _Auditor(Module(compiled.as_text()), _mesh_of(jax.tree.leaves((args, kwargs, compiled.output_shardings))))
-    suspects = _suspects(auditor.module, auditor.numbering, compiled)
-    forgotten = _confirmed(suspects, compiled, args, kwargs) if suspects else ()
-    return Audit(tuple(auditor.lines()), tuple(forgotten))
+    found = suspects(auditor.module, auditor.numbering, compiled)
+    return Audit(tuple(auditor.lines()), confirmed(found, compiled, args, kwargs) if found else ())
 
 
 def audit_text(text: str, mesh: Mesh | None = None) -> Audit:
@@ -158,6 +99,17 @@ class _Slice:
     begins: tuple[int, ...] | None
 
 
+@dataclasses.dataclass(frozen=True)
+class _Waste:
+    """A finding of one collective: the bytes that suffice in one run, and the better plan if there is one."""
+
+    kind: FindingKind
+    bound: float
+    message: str
+    code: str
+    plan: Plan | None = None
+
+
 class _Auditor:
     def __init__(self, module: Module, mesh: Mesh | None) -> None:
         self.module = module
@@ -173,13 +125,14 @@ class _Auditor:
         """Reports one collective: its bytes, the bound, and the findings."""
         moved = one.received_bytes(self.module.devices)
         bound: float = moved
-        findings: list[str] = []
+        findings: list[Finding] = []
         plan: Plan | None = None
-        for cheaper, finding, better in self._findings(one, computation, times, moved):
-            findings.append(finding)
-            if cheaper < bound:
-                bound, plan = cheaper, better
         source = self._source(one, computation)
+        for waste in self._findings(one, computation, times, moved):
+            saved = moved * times - math.ceil(waste.bound * times)
+            findings.append(Finding(waste.kind, waste.message, waste.code, max(saved, 0), line=source, times=times))
+            if waste.bound < bound:
+                bound, plan = waste.bound, waste.plan
         op_name = _quoted(one.attributes.get("metadata", ""), "op_name")
         return RedistributionRow(one.kind, self.over(one), source, op_name, times, moved * times, math.ceil(bound * times), tuple(findings), plan)
 
@@ -234,7 +187,7 @@ class _Auditor:
 
     def _findings(
         self, one: Instruction, computation: Computation, times: int, moved: int
-    ) -> Iterator[tuple[float, str, Plan | None]]:
+    ) -> Iterator[_Waste]:
         """Yields each waste: the bytes that suffice in one run, a message, and the better plan."""
         groups = one.groups(self.module.devices)
         over = self.over(one)
@@ -248,28 +201,30 @@ class _Auditor:
         result = self.numbering.of(computation, one.name)
         key = (one.kind, repr(result))
         if key in self._done:
-            yield 0.0, f"repeated: {self._done[key]} already transfers the same data", None
+            yield _Waste(FindingKind.REPEATED, 0.0, f"repeated: {self._done[key]} already transfers the same data", "# use the first result again")
         else:
             source = self._source(one, computation)
             self._done[key] = "an earlier collective" if source is None else f"line {source[1]}"
         loops = frozenset().union(*(self.numbering.changes_in(value) for value in operands))
         if times > 1 and computation is not self.module.entry and not loops:
-            yield moved / times, f"the same in each of {times} iterations: run it once before the loop", None
+            message = f"the same in each of {times} iterations: run it once before the loop"
+            yield _Waste(FindingKind.SAME_IN_LOOP, moved / times, message, "# call it before jax.lax.scan, and pass its result to the body")
         if len(one.operands) == 1:
             yield from self._sliced(one, computation, moved, groups, over, members)
         yield from self._widened(one, computation, moved)
         yield from self._in_two(one, computation, moved, over, members)
 
-    def _doubled(self, one: Instruction, over: str, members: int, copies: int) -> tuple[float, str, Plan | None]:
+    def _doubled(self, one: Instruction, over: str, members: int, copies: int) -> _Waste:
         others = members // copies
         if one.kind not in ("all-reduce", "reduce-scatter"):
-            return 0.0, f"needless: all {members} ranks over {over} have the same already", None
+            return _Waste(FindingKind.NEEDLESS, 0.0, f"needless: all {members} ranks over {over} have the same already", _REMOVE)
         whole = one.result_bytes * (members if one.kind == "reduce-scatter" else 1)
         bound = 2 * whole * (others - 1) / others
         if self._reduction(one) != "add":
-            return bound, f"needless: of {members} ranks over {over} each {copies} give the same", None
+            return _Waste(FindingKind.NEEDLESS, bound, f"needless: of {members} ranks over {over} each {copies} give the same", _REMOVE)
         which = f"all {members} ranks over {over} give the same partial value" if others == 1 else f"of {members} ranks over {over} each {copies} give the same partial value"
-        return bound, f"doubled reduction: {which}, so the sum is {copies} times it", None
+        code = "jax.lax.psum(x, axes)  # only over the axes that shard the contraction"
+        return _Waste(FindingKind.DOUBLED_REDUCTION, bound, f"doubled reduction: {which}, so the sum is {copies} times it", code)
 
     def _reduction(self, one: Instruction) -> str:
         called = [self.module.computations[name] for name in one.called() if name in self.module.computations]
@@ -277,7 +232,7 @@ class _Auditor:
 
     def _sliced(
         self, one: Instruction, computation: Computation, moved: int, groups: list[list[int]], over: str, members: int
-    ) -> Iterator[tuple[float, str, Plan | None]]:
+    ) -> Iterator[_Waste]:
         """Finds collectives that bring the whole value to all ranks, which then take only a part of it."""
         if one.kind not in ("all-reduce", "all-gather"):
             return
@@ -288,14 +243,17 @@ class _Auditor:
         if one.kind == "all-reduce":
             whole = one.result_bytes
             bound = plan.received_bytes if plan else whole * ((members - 1) / members + max(taken.share - 1 / members, 0.0))
-            what = "a reduce-scatter is enough"
+            what, kind = "a reduce-scatter is enough", FindingKind.REDUCED_THEN_SLICED
+            code = "jax.lax.psum_scatter(x, axis, scatter_dimension=dim, tiled=True)"
         else:
             own = one.result_bytes / members
             bound = plan.received_bytes if plan else max(taken.share * one.result_bytes - own, 0.0)
-            what = "only that has to be received"
+            what, kind = "only that has to be received", FindingKind.GATHERED_THEN_SLICED
+            code = "# take the slice before the all_gather"
         if bound < moved:
             said = f": {plan.from_} -> {plan.to} on {plan.from_.mesh} is {_calls(plan)}" if plan else f": {what}"
-            yield bound, f"each rank uses {taken.share:.3g} of the received data{said}", plan
+            code = f'reshard.jax.local(x, reshard.plan(..))  # {plan.from_} -> {plan.to}' if plan else code
+            yield _Waste(kind, bound, f"each rank uses {taken.share:.3g} of the received data{said}", code, plan)
 
     def _better(
         self, one: Instruction, computation: Computation, taken: _Slice, groups: list[list[int]]
@@ -322,7 +280,7 @@ class _Auditor:
         share = math.prod(mesh.axes[name] for name in onto)
         return made if made is not None and math.isclose(taken.share, 1 / share) else None
 
-    def _widened(self, one: Instruction, computation: Computation, moved: int) -> Iterator[tuple[float, str, Plan | None]]:
+    def _widened(self, one: Instruction, computation: Computation, moved: int) -> Iterator[_Waste]:
         """Finds collectives in a wide type whose operand was converted from a narrow one just before."""
         if one.kind in ("all-reduce", "reduce-scatter"):
             return
@@ -331,7 +289,8 @@ class _Auditor:
             narrow = self._converted_from(computation, wide)
             if narrow is not None and narrow.bytes < sum(shape.bytes for shape in wide.shapes):
                 factor = narrow.bytes / wide.shapes[0].bytes
-                yield moved * factor, f"sent as {wide.shapes[0].dtype}, and converted from {narrow.dtype} just before: send it first, then convert it", None
+                message = f"sent as {wide.shapes[0].dtype}, and converted from {narrow.dtype} just before: send it first, then convert it"
+                yield _Waste(FindingKind.SENT_WIDE, moved * factor, message, "x = jax.lax.all_gather(x, axis).astype(wide)")
                 return
 
     def _converted_from(self, computation: Computation, one: Instruction) -> Any:
@@ -347,7 +306,7 @@ class _Auditor:
 
     def _in_two(
         self, one: Instruction, computation: Computation, moved: int, over: str, members: int
-    ) -> Iterator[tuple[float, str, Plan | None]]:
+    ) -> Iterator[_Waste]:
         """Finds an all-reduce over some axes directly after one over others."""
         if one.kind != "all-reduce" or len(one.operands) != 1:
             return
@@ -360,7 +319,8 @@ class _Auditor:
         both = 2 * one.result_bytes * (before * members - 1) / (before * members)
         rest = both - first.received_bytes(self.module.devices)
         if rest < moved:
-            yield rest, f"a sum over {over} of a sum over {self.over(first)}: one over both receives {both:,.0f} B", None
+            message = f"a sum over {over} of a sum over {self.over(first)}: one over both receives {both:,.0f} B"
+            yield _Waste(FindingKind.REDUCED_AXIS_BY_AXIS, rest, message, f'jax.lax.psum(x, ("{self.over(first)}", "{over}"))')
 
     def _used(self, computation: Computation, name: str, up: tuple[Computation, str, Any] | None, depth: int) -> _Slice:
         """Returns the share of a value that each rank uses, if that part depends on the rank."""
@@ -431,91 +391,3 @@ def _dtype(one: Instruction) -> str:
 def _quoted(text: str, key: str) -> str:
     _, _, after = text.partition(f'{key}="')
     return after.partition('"')[0]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Suspect:
-    """A result that is declared equal on two ranks, and may differ."""
-
-    number: int
-    path: str
-    ranks: tuple[int, int]
-    source: tuple[str, int] | None
-
-
-def _suspects(module: Module, numbering: Numbering, compiled: Any) -> list[_Suspect]:
-    shardings = jax.tree_util.tree_flatten_with_path(compiled.output_shardings)[0]
-    values: list[Value] = list(numbering.result) if isinstance(numbering.result, list) else [numbering.result]
-    root = module.entry.root
-    shapes = [shape.dims for shape in root.shapes]
-    if not len(shardings) == len(values) == len(shapes):
-        return []
-    found = []
-    for number, ((path, of), value, local) in enumerate(zip(shardings, values, shapes, strict=True)):
-        if not isinstance(of, NamedSharding) or of.spec.unreduced or not isinstance(value, tuple):
-            continue
-        region = _region_of_ranks(of, local)
-        first: dict[str, int] = {}
-        for rank, what in enumerate(region):
-            other = first.setdefault(what, rank)
-            if value[other] != value[rank]:
-                at = root.operands[number] if root.opcode == "tuple" else root.name
-                source = module.source(module.entry.instructions[at])
-                found.append(_Suspect(number, jax.tree_util.keystr(path), (other, rank), source))
-                break
-    return found
-
-
-def _region_of_ranks(of: NamedSharding, local: Sequence[int]) -> list[str]:
-    """Describes each rank's region by a text; ranks with equal regions have equal texts."""
-    axes = our_mesh(of.mesh)
-    cuts: list[tuple[str, ...]] = []
-    for entry in of.spec.partitions:
-        cuts.append(() if entry is None else entry if isinstance(entry, tuple) else (entry,))
-    used = [name for names in cuts for name in names]
-    places = [dict(zip(axes.names, axes.coordinate(rank), strict=True)) for rank in axes.ranks]
-    return [repr([place[name] for name in used]) for place in places]
-
-
-def _confirmed(suspects: list[_Suspect], compiled: Any, args: Any, kwargs: Any) -> list[str]:
-    """Runs the function, and reports the suspects whose replicas differ."""
-    args, kwargs = jax.tree.map(_given, (args, kwargs))
-    results = jax.tree.leaves(compiled(*args, **kwargs))
-    found = []
-    for suspect in suspects:
-        result = results[suspect.number]
-        if jax.dtypes.issubdtype(result.dtype, jax.dtypes.prng_key):
-            result = jax.random.key_data(result)
-        shards = {shard.device: np.asarray(shard.data) for shard in result.addressable_shards}
-        devices = list(result.sharding.mesh.devices.flat)
-        a, b = (shards[devices[rank]] for rank in suspect.ranks)
-        if not _near(a, b):
-            where = "" if suspect.source is None else f" ({os.path.basename(suspect.source[0])}:{suspect.source[1]})"
-            found.append(
-                f"forgotten reduction: result{suspect.path}{where} is declared as {result.sharding.spec}, but ranks "
-                f"{suspect.ranks[0]} and {suspect.ranks[1]} have different numbers for the same elements"
-            )
-    return found
-
-
-def _near(a: np.ndarray, b: np.ndarray) -> bool:
-    """Compares two shards up to rounding.
-
-    Another order of summation changes a few bits; a forgotten reduction changes more.
-    """
-    if a.dtype.kind not in "fcV":
-        return np.array_equal(a, b)
-    wide = np.complex128 if a.dtype.kind == "c" else np.float64
-    return np.allclose(a.astype(wide), b.astype(wide), rtol=1e-3, atol=1e-5, equal_nan=True)
-
-
-def _given(leaf: Any) -> Any:
-    """Returns the argument, as a copy if it may be donated; random numbers if only its shape was given."""
-    if isinstance(leaf, jax.ShapeDtypeStruct):
-        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            seeds = jax.random.key(0) if leaf.shape == () else jax.random.split(jax.random.key(0), leaf.shape)
-            return jax.device_put(seeds, leaf.sharding)
-        rng = np.random.default_rng(math.prod(leaf.shape))
-        whole = rng.integers(0, 2, leaf.shape) if not jax.numpy.issubdtype(leaf.dtype, np.inexact) else rng.normal(size=leaf.shape)
-        return jax.device_put(whole.astype(leaf.dtype), leaf.sharding)
-    return leaf.copy() if isinstance(leaf, jax.Array) else leaf

@@ -13,7 +13,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import reshard
-from reshard.jax import Audit, audit, audit_text
+from reshard.jax import Audit, FindingKind, RedistributionRow, audit, audit_text
 from reshard.jax.hlo import Module, replica_groups
 
 MESH = device_mesh({"dp": 2, "tp": 4}, AxisType.Auto)
@@ -60,6 +60,10 @@ def mlp(x: jax.Array, w1: jax.Array, w2: jax.Array) -> jax.Array:
 
 
 MLP = (given((64, 32), "dp", None), given((32, 64), None, "tp"), given((64, 32), "tp", None))
+
+
+def said(of: Audit | RedistributionRow) -> list[tuple[FindingKind, str]]:
+    return [(one.kind, one.message) for one in of.findings]
 
 
 def test_an_mlp_sums_once_over_tp() -> None:
@@ -153,7 +157,8 @@ def test_a_sum_of_which_each_takes_a_part_is_a_reduce_scatter() -> None:
     assert line.received_bytes == summed(4 * 32 * 64, TP) and line.bound_bytes == 4 * 32 * 64 * 3 // 4
     assert line.source == (__file__, line_of("whole sum"))
     assert line.plan is not None and [step.op for step in line.plan.steps] == ["reduce_scatter"]
-    assert "uses 0.25 of the received data" in found.findings[0]
+    assert "uses 0.25 of the received data" in found.findings[0].message
+    assert found.findings[0].saved_bytes == found.received_bytes - found.bound_bytes
 
 
 def test_a_gather_of_which_each_takes_a_part_is_an_all_to_all() -> None:
@@ -174,7 +179,7 @@ def test_a_forgotten_reduction_is_found_by_running() -> None:
     run = per_rank(forgot, (P("dp", "tp"), P("tp", None)), P("dp", None))
     found = audit(run, given((64, 32), "dp", "tp"), given((32, 64), "tp", None))
     assert found.lines == () and len(found.forgotten) == 1
-    assert "forgotten reduction" in found.forgotten[0] and f"test_audit.py:{line_of('forgot')}" in found.forgotten[0]
+    assert "forgotten reduction" in found.forgotten[0].message and f"test_audit.py:{line_of('forgot')}" in found.forgotten[0].message
     # If the partial values are equal, no reduction was forgotten.
     equal = jnp.ones((64, 32)), jnp.ones((32, 64))
     assert audit(run, *(jax.device_put(x, of) for x, of in zip(equal, (named("dp", "tp"), named("tp", None)), strict=True))).findings == ()
@@ -186,19 +191,20 @@ def test_a_doubled_reduction_is_found() -> None:
         return lax.psum(jnp.tanh(y), ("dp", "tp"))  # doubled
 
     found = audit(per_rank(doubled, (P("dp", "tp"), P("tp", None)), P()), given((64, 32), "dp", "tp"), given((32, 64), "tp", None))
-    assert found.findings == ("doubled reduction: of 8 ranks over dp,tp each 4 give the same partial value, so the sum is 4 times it",)
+    assert said(found) == [(FindingKind.DOUBLED_REDUCTION, "doubled reduction: of 8 ranks over dp,tp each 4 give the same partial value, so the sum is 4 times it")]
     assert [line.bound_bytes for line in found.lines] == [summed(4 * 32 * 64, TP), summed(4 * 32 * 64, DP)]
     half = per_rank(lambda x, w: lax.psum(lax.psum(x @ w, "tp"), "tp"), (P("dp", "tp"), P("tp", None)), P("dp"))
     found = audit(half, given((64, 32), "dp", "tp"), given((32, 64), "tp", None))
     assert [line.bound_bytes for line in found.lines] == [summed(4 * 32 * 64, TP), 0]
-    assert found.findings == ("doubled reduction: all 4 ranks over tp give the same partial value, so the sum is 4 times it",)
+    assert said(found) == [(FindingKind.DOUBLED_REDUCTION, "doubled reduction: all 4 ranks over tp give the same partial value, so the sum is 4 times it")]
+    assert found.findings[0].saved_bytes == summed(4 * 32 * 64, TP)
 
 
 def test_what_was_narrow_is_gathered_narrow() -> None:
     found = audit(lambda x: held(x.astype("float32"), "dp", None) * 2, given((64, 32), "dp", "tp", dtype="bfloat16"))
     line = only(found, "all-gather")
     assert (line.received_bytes, line.bound_bytes) == (4 * 32 * 32 * 3 // 4, 2 * 32 * 32 * 3 // 4)
-    assert "converted from bf16 just before" in line.findings[0]
+    assert "converted from bf16 just before" in line.findings[0].message and line.findings[0].kind is FindingKind.SENT_WIDE
 
 
 LOOP = """HloModule turns, num_partitions=4
@@ -237,20 +243,22 @@ def test_what_no_turn_changes_is_moved_before_the_loop() -> None:
     # XLA for the CPU hoists such a gather by itself: this text is from before that pass.
     (line,) = audit_text(LOOP, reshard.Mesh("tp=4")).lines
     assert (line.over, line.times, line.received_bytes, line.bound_bytes) == ("tp", 7, 7 * 4 * 64 * 3 // 4, 4 * 64 * 3 // 4)
-    assert line.findings == ("the same in each of 7 iterations: run it once before the loop",)
+    assert said(line) == [(FindingKind.SAME_IN_LOOP, "the same in each of 7 iterations: run it once before the loop")]
+    assert line.findings[0].saved_bytes == line.received_bytes * 6 // 7
     changes = LOOP.replace("all-gather(%w)", "all-gather(%part)").replace(
         "  %whole", "  %i0 = s32[] constant(0)\n  %part = f32[2,8] dynamic-slice(%x, %i, %i0), dynamic_slice_sizes={2,8}\n  %whole"
     )
     # A part of a replicated value is replicated too, so its gather is unnecessary.
     (line,) = audit_text(changes, reshard.Mesh("tp=4")).lines
-    assert (line.times, line.bound_bytes) == (7, 0) and "have the same already" in line.findings[0]
+    assert (line.times, line.bound_bytes) == (7, 0) and "have the same already" in line.findings[0].message and line.findings[0].kind is FindingKind.NEEDLESS
 
 
 def test_two_sums_are_one() -> None:
     run = per_rank(lambda x: lax.psum(lax.psum(x, "tp"), "dp"), P("dp", "tp"), P())
     found = audit(run, given((64, 32), "dp", "tp"))
     assert len(found.lines) == 2 and found.received_bytes > found.bound_bytes == summed(4 * 32 * 8, DP * TP)
-    assert found.findings == ("a sum over dp of a sum over tp: one over both receives 1,792 B",)
+    assert said(found) == [(FindingKind.REDUCED_AXIS_BY_AXIS, "a sum over dp of a sum over tp: one over both receives 1,792 B")]
+    assert found.findings[0].saved_bytes == found.received_bytes - 1792 and found.findings[0].line is not None
     assert len(str(found).splitlines()) == 4
 
 
