@@ -56,7 +56,7 @@ class Finding:
     code: str
     """The code to write, a short snippet."""
     saved_bytes: int
-    """The bytes that this rank would not receive, all runs together."""
+    """The bytes that this rank would not receive, in all runs."""
     saved_us: float | None = None
     """The time that the cost model estimates for the savings; None if it has no estimate."""
     saved_operations: int = 0

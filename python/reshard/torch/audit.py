@@ -130,7 +130,7 @@ class Audit(TorchDispatchMode):
     @property
     def bound_bytes(self) -> int:
         """The minimum bytes that had to be received for the same results, without what findings would save."""
-        self.findings  # noqa: B018  they set what is not needed
+        self.findings  # noqa: B018  they set the rows' unneeded bytes
         return sum(one.needed_bytes for one in self.moved)
 
     def _find(self) -> tuple[Finding, ...]:

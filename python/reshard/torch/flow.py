@@ -1,7 +1,7 @@
 """The dataflow of a program on one rank: contents of memory, with their origin and their readers.
 
-A content is what one op wrote into a storage. Contents have numbers: equal ops of equally numbered contents
-give equal numbers, so that equal numbers mean equal values, without a look at the values.
+A content is the result of one write into a storage. Contents have numbers: equal ops of equally numbered contents
+give equal numbers, so that equal numbers mean equal values; values are not compared.
 """
 
 import sys
@@ -16,7 +16,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from reshard.torch.traffic import CollectiveKind, Traffic, named, tensors
 
-# Ops that overwrite their target without reading it, besides those with an argument `out`.
+# Ops that overwrite their target without reading it; so do those with an argument `out`.
 _OVERWRITES = {"aten::copy_", "aten::fill_", "aten::zero_", "fsdp::all_gather_copy_in"}
 # Written arguments that are not declared by the schema of an op.
 _WRITES = {"fsdp::all_gather_copy_in": ("all_gather_output",)}
@@ -239,7 +239,7 @@ class Flow:
         return known
 
     def _write(self, tensor: torch.Tensor, number: int, replicated: frozenset[tuple[int, ...]]) -> Content:
-        """Sets the content of a tensor's storage; what it does not cover stays, so the old content is read."""
+        """Sets the content of a tensor's storage; the elements outside of the tensor are those of the old content."""
         storage, region = tensor.untyped_storage(), region_of(tensor)
         content = Content(number, self.time, storage.nbytes(), replicated)
         known = self._storages.get(storage._cdata)
@@ -311,7 +311,7 @@ class Flow:
 def _is_reachable(reference: "weakref.ref[torch.Tensor]") -> bool:
     """Returns True if Python refers to a tensor.
 
-    Threads of process groups refer to tensors for a while after their calls; that is no use of them.
+    Threads of process groups refer to tensors for a while after their calls, without using them.
     """
     tensor = reference()
     # Two references are those of this function, and one is PyTorch's if it refers to the tensor too.

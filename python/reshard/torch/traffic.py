@@ -66,7 +66,7 @@ _KINDS = {
 }
 _NAMESPACES = ("_c10d_functional", "c10d", "_dtensor")
 _INPUTS = ("input", "inputs", "input_tensor", "input_tensors", "tensor", "tensors")
-# Arguments that do not change the result, or that have a field of their own.
+# Arguments that do not change the result, or that have separate fields.
 _NO_ARGUMENTS = ("process_group", "group_name", "reduce_op", "async_op", "timeout", "tag")
 _OUTPUTS = ("out", "output", "outputs", "output_tensor", "output_tensors")
 

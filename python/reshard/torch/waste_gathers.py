@@ -172,7 +172,7 @@ def _reduced(trace: Trace, one: Traced, used: torch.Tensor, region: Region) -> F
 
 
 def _own_chunk(used: torch.Tensor, n: int, rank: int) -> int | None:
-    """Returns the dim whose chunk of this rank is exactly what is used; None if there is none."""
+    """Returns the dim whose chunk of this rank has exactly the used elements; None if there is none."""
     for dim, extent in enumerate(used.shape):
         if extent % n == 0:
             mine = torch.zeros_like(used)
@@ -206,7 +206,7 @@ class _Reader:
                 break
             if read.kind is ReadKind.COPY and read.into is not None and read.made[0].bytes:
                 part = self.used(read.made[0])
-                # A copy that no op reads is one element long or more, of its own type.
+                # The mask has the itemsize of the copy's readers, which may see another type.
                 _mark(used, read.region, itemsize, _view(part, read.into) if part.numel() * read.into.itemsize == read.made[0].bytes else None)
             else:
                 _mark(used, read.region, itemsize, None)

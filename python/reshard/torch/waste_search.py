@@ -1,4 +1,4 @@
-"""The search for findings among recorded calls: each detector claims the calls that it explains."""
+"""The search for findings among recorded calls: each call is explained by one detector."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from reshard._finding import Finding, FindingKind
+from reshard._refusals import counted
 
 from reshard.torch.flow import Content, Product
 from reshard.torch.waste import Exchange, Found, Trace, exchange, size_of_regions
@@ -35,7 +36,7 @@ def late(trace: Trace) -> Iterator[Found]:
             continue
         yield Found(
             FindingKind.POSTED_LATE,
-            f"{one.kind} over {trace.over(one)} of an operand that was ready {len(hidden)} products before",
+            f"{one.kind} over {trace.over(one)} of an operand that was ready {counted(len(hidden), 'product')} before",
             "work = dist.all_reduce(x, group=group, async_op=True)  # where x is ready\n...\nwork.wait()  # where it is used",
             [one],
             [0],
@@ -80,7 +81,7 @@ def replicated(work: Sequence[tuple[Product, Where]], axes: Axes) -> Iterator[tu
         where = same[0][1]
         yield same[0][0].time, Finding(
             FindingKind.REPLICATED_WORK,
-            f"all {len(members)} ranks over {axes.name(members)} compute the same product, {operations:,} of {total:,} operations",
+            f"all {counted(len(members), 'rank')} over {axes.name(members)} compute the same product, {operations:,} of {total:,} operations",
             'parallelize_module(module, mesh, ColwiseParallel())  # or shard an operand: distribute_tensor(w, mesh, [Shard(0)])',
             0,
             None,

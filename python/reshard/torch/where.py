@@ -11,6 +11,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
+from reshard._refusals import counted
+
 from reshard.torch.traffic import Traffic
 
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
@@ -186,4 +188,4 @@ class Axes:
     def name(self, members: tuple[int, ...]) -> str:
         """Returns the axis of these ranks, or their number."""
         known = self._of_members.get(members)
-        return f"{len(members)} ranks" if known is None else known
+        return counted(len(members), "rank") if known is None else known
