@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from reshard._finding import Finding, FindingKind
 from reshard._refusals import counted
 
-from reshard.torch.flow import Content, Product
+from reshard.torch.flow import Product
 from reshard.torch.waste import Exchange, Found, Trace, exchange, size_of_regions
 from reshard.torch.waste_reductions import SMALL_BYTES
 from reshard.torch.where import Axes, Caller, Pass, Where
