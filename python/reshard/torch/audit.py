@@ -259,5 +259,5 @@ def audit(planner: Planner | None = None) -> Audit:
 
 
 def _is_real(of: Any) -> bool:
-    """Returns True if tensors have memory that this rank can identify."""
-    return all(tensor.layout is torch.strided and not tensor.is_meta and not isinstance(tensor, FakeTensor) for tensor in tensors([of]))
+    """Returns True if tensors have strided memory, by which their values can be followed."""
+    return all(tensor.layout is torch.strided and not (tensor.is_nested or tensor.is_meta or isinstance(tensor, FakeTensor)) for tensor in tensors([of]))

@@ -71,3 +71,36 @@ def of_an_op(rank: int) -> None:
 
 def test_what_is_redistributed_for_an_op_is_seen(eight: Ranks) -> None:
     eight.run(of_an_op)
+
+
+def unusual() -> list[torch.Tensor]:
+    """Tensors without strides, changed in place, resized, of transforms, and of second derivatives."""
+    numbers = torch.Generator().manual_seed(0)
+    x = torch.randn(4, 4, generator=numbers)
+    parts = [torch.ones(2, 3), torch.ones(4, 3)]
+    made = [x.to_sparse() @ x, (torch.nested.nested_tensor(parts) * 2).to_padded_tensor(0.0)]
+    made.append((torch.nested.nested_tensor(parts, layout=torch.jagged) * 2).values())
+    made.append(torch.vmap(lambda row: row.sin() @ row)(x))
+    made.append(torch.func.jvp(torch.sin, (x,), (x,))[1])
+    y = x.clone().t_().unsqueeze_(0)
+    y[0, :2].zero_()
+    made.append(y.add_(1))
+    z = torch.ones(10)
+    z.untyped_storage().resize_(0)
+    z.untyped_storage().resize_(40)
+    made.append(z.fill_(3))
+    w = x[0].clone().requires_grad_()
+    (slope,) = torch.autograd.grad((w**3).sum(), w, create_graph=True)
+    slope.sum().backward()
+    assert w.grad is not None
+    with torch.inference_mode():
+        made.append(x @ x)
+    return [*made, w.grad]
+
+
+def test_an_audit_changes_no_result() -> None:
+    expected = unusual()
+    with audit() as found:
+        seen = unusual()
+    assert all(torch.equal(a, b) for a, b in zip(expected, seen, strict=True))
+    assert not found.moved and not found.findings

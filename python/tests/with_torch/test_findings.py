@@ -26,11 +26,15 @@ def all_findings(rank: int) -> dict[str, tuple[list[Finding], str]]:
     return made
 
 
-@pytest.fixture(scope="module")
-def found() -> list[dict[str, tuple[list[Finding], str]]]:
-    from conftest import _ranks
+_found: list[dict[str, tuple[list[Finding], str]]] = []
 
-    return _ranks(4).run(all_findings)
+
+@pytest.fixture
+def found(four: Ranks) -> list[dict[str, tuple[list[Finding], str]]]:
+    """The findings of all programs by rank; they run once for all tests."""
+    if not _found:
+        _found.extend(four.run(all_findings))
+    return _found
 
 
 @pytest.mark.parametrize("program", PLANTED, ids=lambda program: program.__name__)
