@@ -200,8 +200,7 @@ class Audit(TorchDispatchMode):
                 mesh = tensor.device_mesh
                 self._axes.learn(mesh)
                 groups = [self._axes.members(mesh, dim) for dim, one in enumerate(tensor.placements) if one.is_replicate() and mesh.size(dim) > 1]
-                if groups:
-                    self._flow.mark_replicated(local, groups)
+                self._flow.mark_replicated(local, [members for members in groups if members])
 
     def _record(self, made: Traffic) -> None:
         call = self._flow.call(made)

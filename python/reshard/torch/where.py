@@ -163,7 +163,10 @@ class Axes:
                 continue
             for dim in range(one.ndim):
                 name = one.mesh_dim_names[dim] if one.mesh_dim_names else f"d{dim}"
-                group = one.get_group(dim)
+                try:
+                    group = one.get_group(dim)
+                except RuntimeError:
+                    continue  # a device mesh without groups: no call is made over it
                 members = tuple(dist.get_process_group_ranks(group))
                 self._names.setdefault(group.group_name, name)
                 self._of_members.setdefault(members, name)
@@ -182,8 +185,8 @@ class Axes:
         return known
 
     def members(self, mesh: DeviceMesh, dim: int) -> tuple[int, ...]:
-        """Returns the ranks of this rank's group along a dim of a learned mesh."""
-        return self._groups[id(mesh), dim]
+        """Returns the ranks of this rank's group along a dim of a learned mesh; none if it has no group."""
+        return self._groups.get((id(mesh), dim), ())
 
     def name(self, members: tuple[int, ...]) -> str:
         """Returns the axis of these ranks, or their number."""

@@ -2,8 +2,9 @@
 
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import Partial, Shard
+from torch.distributed.tensor import DTensor, Partial, Shard
 
 from definition import R, device_mesh, dtensor, whole_of
 from ranks import Ranks
@@ -71,6 +72,19 @@ def of_an_op(rank: int) -> None:
 
 def test_what_is_redistributed_for_an_op_is_seen(eight: Ranks) -> None:
     eight.run(of_an_op)
+
+
+def without_groups(rank: int) -> None:
+    """An op on a device mesh that has no groups, and needs none."""
+    mesh = DeviceMesh("cpu", torch.arange(8).reshape(2, 4), mesh_dim_names=("a", "b"), _init_backend=False, _rank=rank)
+    x = DTensor.from_local(torch.ones(4, 4), mesh, [R, Shard(0)], run_check=False)
+    with audit() as found:
+        y = x @ DTensor.from_local(torch.ones(4, 4), mesh, [R, R], run_check=False)
+    assert y.to_local().sum() == 64 and not found.moved and not found.findings
+
+
+def test_a_mesh_without_groups_is_audited(eight: Ranks) -> None:
+    eight.run(without_groups)
 
 
 def unusual() -> list[torch.Tensor]:
