@@ -6,10 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed.tensor import DTensor
-from torch.distributed.tensor._dtensor_spec import DTensorSpec
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
 
 from reshard import Plan, Planner, ReshardError
 from reshard._finding import Finding
@@ -20,6 +17,7 @@ from reshard.torch.flow import Flow, Product, region_of
 from reshard.torch.hook import Hook
 from reshard.torch.specs import sharding
 from reshard.torch.traffic import CollectiveKind, Traffic, inner, is_collective, tensors, traffic
+from reshard.torch.version import DTensorSpec, FakeTensor, TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
 from reshard.torch.waste import Redistribution, Traced
 from reshard.torch.waste_search import find
 from reshard.torch.where import Axes, Modules, Where

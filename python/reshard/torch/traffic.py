@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed._functional_collectives import AsyncCollectiveTensor
+
+from reshard.torch.version import AsyncCollectiveTensor
 
 
 class CollectiveKind(StrEnum):

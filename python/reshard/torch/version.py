@@ -102,6 +102,8 @@ NEEDED = (
     Private("torch", "UntypedStorage._cdata"),
     Private("torch", "_foreach_copy_"),
     Private("torch._ops", "OpOverload"),
+    Private("torch._subclasses.fake_tensor", "FakeTensor"),
+    Private("torch.utils._python_dispatch", "is_traceable_wrapper_subclass_type", ("t",)),
     Private("torch", "ops.aten.add.Tensor._schema"),
     Private("torch.distributed.tensor._redistribute", "_gen_transform_infos", ("src_spec", "dst_spec", "use_graph_based_transform"), Part.CHECK),
     Private("torch.distributed.tensor._utils", "compute_local_shape_and_global_offset", ("global_shape", "mesh", "placements", ".."), Part.CHECK),
@@ -139,6 +141,7 @@ def _found(module: str, name: str) -> Any:
 
 if TYPE_CHECKING:
     from torch._ops import OpOverload as OpOverload
+    from torch._subclasses.fake_tensor import FakeTensor as FakeTensor
     from torch.distributed._functional_collectives import AsyncCollectiveTensor as AsyncCollectiveTensor
     from torch.distributed._functional_collectives import _are_we_tracing as _are_we_tracing
     from torch.distributed._functional_collectives import _maybe_wrap_tensor as _maybe_wrap_tensor
@@ -152,8 +155,10 @@ if TYPE_CHECKING:
     from torch.utils._debug_mode import get_active_debug_mode as get_active_debug_mode
     from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
     from torch.utils._python_dispatch import _disable_current_modes as _disable_current_modes
+    from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type as is_traceable_wrapper_subclass_type
 else:
     OpOverload = _found("torch._ops", "OpOverload")
+    FakeTensor = _found("torch._subclasses.fake_tensor", "FakeTensor")
     AsyncCollectiveTensor = _found(_FUNCOL, "AsyncCollectiveTensor")
     _are_we_tracing = _found(_FUNCOL, "_are_we_tracing")
     _maybe_wrap_tensor = _found(_FUNCOL, "_maybe_wrap_tensor")
@@ -167,6 +172,7 @@ else:
     get_active_debug_mode = _found("torch.utils._debug_mode", "get_active_debug_mode")
     TorchDispatchMode = _found("torch.utils._python_dispatch", "TorchDispatchMode")
     _disable_current_modes = _found("torch.utils._python_dispatch", "_disable_current_modes")
+    is_traceable_wrapper_subclass_type = _found("torch.utils._python_dispatch", "is_traceable_wrapper_subclass_type")
 
 
 def installed() -> tuple[int, int]:
