@@ -89,7 +89,7 @@ def compared(
     """
     require(Part.CHECK)
     ours = _ours(program, ranks)
-    theirs, stopped = _theirs(exported, program, ranks, inputs, loss)
+    theirs, stopped = _theirs(exported, program, ranks, inputs, loss, made)
     rows: list[DTensorCost] = []
     for node in exported.graph.nodes:
         if node.op != "call_function":
@@ -144,6 +144,11 @@ def _attention(q: Any, k: Any, v: Any, attn_mask: Any = None, dropout_p: float =
     return _ATTENTION(q, k, v, attn_mask, dropout_p, is_causal, **options)
 
 
+# Ops that run on tensors without elements in the form that they have on GPUs: the strides of attention differ
+# from those of the traced one, so that a view may have to copy.
+_INSTEAD: dict[Any, Callable[..., Any]] = {_ATTENTION: _attention, torch.ops.aten.view.default: torch.ops.aten.reshape.default}
+
+
 class _Ops(TorchDispatchMode):
     """Records the op that is dispatched."""
 
@@ -157,7 +162,7 @@ class _Ops(TorchDispatchMode):
 
 
 def _theirs(
-    exported: Any, program: Program, ranks: Mesh, inputs: Mapping[Any, str], loss: torch.fx.Node | None
+    exported: Any, program: Program, ranks: Mesh, inputs: Mapping[Any, str], loss: torch.fx.Node | None, made: Mapping[Any, Any]
 ) -> tuple[dict[tuple[Pass, str], list[Redistributed]], str | None]:
     """Returns the redistributions of DTensor's dispatch without elements: forward by node, backward by op."""
     # PyTorch caches specs by equal meshes. With the user's names it would use this mesh, which has no groups,
@@ -175,22 +180,27 @@ def _theirs(
             found.setdefault(key[0] or ("backward", ops.name), []).append(what)
         return local.new_empty(compute_local_shape_and_global_offset(target.shape, target.mesh, target.placements)[0])
 
+    values: dict[Any, Any] = {}
+
+    def taken(node: Any) -> Any:
+        # A constant of which only the shape matters is not a part of the program.
+        return values[node] if node in values else _replicated(node.meta["val"], device_mesh)
+
     hook = Hook(seen)
     hook.enter()
     node: Any = None
     try:
-        values: dict[Any, Any] = {}
         for node in exported.graph.nodes:
-            if node.op == "placeholder":
+            if node in inputs:
                 values[node] = _empty(program, inputs[node], device_mesh, node.name in exported.graph_signature.inputs_to_parameters)
-            elif node.op == "call_function":
+            elif node.op == "call_function" and made.get(node) is not None:
                 key[0] = ("forward", node.name)
-                args, kwargs = (torch.fx.node.map_arg(given, values.get) for given in (node.args, node.kwargs))
+                args, kwargs = (torch.fx.node.map_arg(given, taken) for given in (node.args, node.kwargs))
                 with implicit_replication():
-                    made = _attention(*args, **kwargs) if node.target is _ATTENTION else node.target(*args, **kwargs)
+                    result = _INSTEAD.get(node.target, node.target)(*args, **kwargs)
                 # A result of plain tensors is replicated.
-                plain = isinstance(made, torch.Tensor) and not isinstance(made, DTensor)
-                values[node] = _replicated(made, device_mesh) if plain else made
+                plain = isinstance(result, torch.Tensor) and not isinstance(result, DTensor)
+                values[node] = _replicated(result, device_mesh) if plain else result
             elif node.op == "output" and loss is not None:
                 key[0] = None
                 with ops, implicit_replication():

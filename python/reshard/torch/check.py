@@ -13,7 +13,9 @@ from reshard import ShardingSolver, Graph, Mesh, Program, Report, OpTable
 from reshard._refusals import counted, refused, said
 
 from reshard.torch.beside import Comparison, compared
+from reshard.torch.folded import Folded
 from reshard.torch.lower import lower
+from reshard.torch.lowering import Lowering
 from reshard.torch.specs import mesh
 
 # Outputs that are the new value of an input.
@@ -73,11 +75,15 @@ def check(
     """
     ranks = mesh(over) if isinstance(over, DeviceMesh) else Mesh(over)
     exported = _exported(module, inputs)
-    graph = Graph(ranks, table=table)
-    chosen = OpTable.standard() if table is None else table
     signature = exported.graph_signature
     own = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
-    names: dict[Any, Any] = {}
+    folded = Folded(exported)
+    lowering = Lowering(Graph(ranks, table=table), OpTable.standard() if table is None else table, folded, gradient)
+    graph, names = lowering.graph, lowering.names
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    # A parameter with several names is one input, by its first name, and has one gradient.
+    first: dict[int, str] = {}
+    known = {name: first.setdefault(id(one), name) for name, one in parameters.items()}
     trained = []
     for node in exported.graph.nodes:
         if node.op == "placeholder":
@@ -85,20 +91,29 @@ def check(
             value = node.meta["val"]
             if not isinstance(value, torch.Tensor):
                 raise refused("program", f"the input {meant} is {type(value).__name__}, but programs have only tensors")
+            if node in folded and all(user in folded for user in node.users):
+                continue
+            meant = known.get(meant, meant)
+            if _name(meant) in graph and meant in known:
+                names[node] = _name(meant)
+                continue
             wanted = next((text for pattern, text in placements.items() if fnmatch.fnmatchcase(meant, pattern)), ",".join(["R"] * len(ranks.names)))
             names[node] = graph.input(_name(meant), value.dtype, tuple(value.shape), wanted)
-            if node.name in signature.inputs_to_parameters:
+            if node in folded:
+                lowering.constants[names[node]] = folded.value(node)
+            if node.name in signature.inputs_to_parameters and parameters[meant].requires_grad:
                 trained.append(names[node])
         elif node.op == "call_function":
-            names[node] = lower(graph, chosen, node, names)
+            is_unused = node in folded and all(user in folded for user in node.users)
+            if not is_unused and not folded.is_input(node):
+                names[node] = lower(lowering, node)
         elif node.op != "output":
             raise refused("program", f"{node.name} is a node of the kind {node.op}, but programs have only ops and inputs")
-    made = {one.name: name for one, name in names.items()}
-    nodes = {one.name: one for one in names}
+    nodes = {one.name: one for one in exported.graph.nodes}
     returned = [spec.arg for spec in signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
     others = {place: one.value for place, one in enumerate(returned) if isinstance(one, ConstantArgument)}
     tensors = [one.name for place, one in enumerate(returned) if place not in others]
-    results = tuple(made[name] for name in tensors)
+    results = tuple(lowering.name(nodes[name]) for name in tensors)
     loss = None
     if gradient:
         if not results:
@@ -108,11 +123,10 @@ def check(
     for spec in signature.output_specs:
         # The new value of a written input is its value in the next step.
         if spec.target is not None and spec.kind in _WRITTEN:
-            graph.apply("clone", [made[spec.arg.name]], [f"{_name(spec.target)}'"])
+            graph.apply("clone", [lowering.name(nodes[spec.arg.name])], [f"{_name(spec.target)}'"])
     program = graph.solve(solver)
-    constants = {made[name]: exported.constants[of] for name, of in signature.inputs_to_lifted_tensor_constants.items()}
-    named = {node: name for node, name in names.items() if node.op == "placeholder"}
-    return CheckReport(program, program.report(), compared(exported, program, ranks, named, names, loss), results, others, constants)
+    named = {node: name for node, name in names.items() if node.op == "placeholder" or folded.is_input(node)}
+    return CheckReport(program, program.report(), compared(exported, program, ranks, named, names, loss), results, others, lowering.constants)
 
 
 def _exported(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> torch.export.ExportedProgram:

@@ -82,13 +82,19 @@ _MAKING = {"ones", "zeros", "full", "arange", "eye", "ones_like", "zeros_like", 
 # Ops with a number as an operand, and the table's name of the number.
 _NUMBERS = {"add": "value", "sub": "value", "mul": "value", "div": "value", "pow": "exponent"}
 
+# Arguments that are an operand if they are a tensor; a number is a tensor without dims.
+_NUMBER_OPERANDS = {"self", "other", "exponent", "weight"}
+
 # Ops for which an empty list of dims means all dims, as None does. For PyTorch's other ops it means no dim.
 _ALL_BY_NONE = {
     "sum", "nansum", "mean", "amax", "amin", "var", "std", "var_mean", "std_mean", "count_nonzero", "norm", "linalg_vector_norm", "logsumexp", "roll",
 }  # fmt: skip
 
+# The element types of casts.
+CASTS = ("f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "bool")
+
 # The table's names of loss reductions, by PyTorch's number.
-_REDUCTIONS = ("none", "mean", "sum")
+REDUCTIONS = ("none", "mean", "sum")
 
 
 def op_of(overload: OpOverload) -> str:
@@ -140,7 +146,10 @@ def _argument(packet: str, op: str, one: Any, parameters: Mapping[str, str]) -> 
         return Argument(name, Use.LEFT_OUT, why=_LEFT_OUT[name])
     called = _CALLED_OF.get((packet, name), _CALLED.get(name, name))
     known = next((key for key in (name, called, f"{name}s") if key in parameters), None)
-    return Argument(name, Use.REJECTED) if known is None else Argument(name, Use.PARAMETER, known)
+    if known is not None:
+        return Argument(name, Use.PARAMETER, known)
+    # The table's op takes tensors here.
+    return Argument(name, Use.OPERAND if str(one.type) == "number" and name in _NUMBER_OPERANDS else Use.REJECTED)
 
 
 def value_of(argument: Argument, value: Any, parameters: Mapping[str, str]) -> Any:
@@ -149,7 +158,7 @@ def value_of(argument: Argument, value: Any, parameters: Mapping[str, str]) -> A
     if argument.called == "last":
         return len(value)
     if argument.name == "reduction" and isinstance(value, int):
-        return _REDUCTIONS[value]
+        return REDUCTIONS[value]
     if argument.called in ("dims", "shape", "sizes") and not isinstance(value, list | tuple):
         return [value]
     if isinstance(value, list | tuple):

@@ -34,6 +34,7 @@ def compared(function: Callable[..., Any], *inputs: torch.Tensor, ranks: bool = 
     wanted = list(results) if isinstance(results, list | tuple) else [results]
     checked = check(Function(function), inputs, "x=2", {"*": "R"})
     arrays = {f"inputs_{n}": numpy(one) for n, one in enumerate(inputs)}
+    arrays |= {name: numpy(one) for name, one in checked.constants.items()}
     program = checked.program
     names = checked.results
     assert len(names) == len(wanted)
@@ -181,10 +182,21 @@ def test_where_makes_what_it_chooses_from() -> None:
     compared(function, condition, *operands)
 
 
-def test_a_cast_to_integers_is_rejected() -> None:
-    for function in (lambda x: x.to(torch.int64), lambda x: x.sum(dtype=torch.int64), lambda x: x.cumsum(0, dtype=torch.int32)):
-        with pytest.raises(ReshardError, match="programs cast only to floating-point types"):
-            check(Function(function), [torch.randn(4)], "x=2", {})
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool], ids=str)
+def test_a_cast_to_integers_is_towards_zero_and_one_to_booleans_is_of_what_is_not_zero(dtype: torch.dtype) -> None:
+    x = torch.tensor([-2.7, -1.0, -0.5, 0.0, 0.3, 1.0, 2.5, 100.75]).to(dtype)
+    # Negative numbers as unsigned bytes are undefined in PyTorch.
+    compared(lambda x, y: [(y if one is torch.uint8 else x).to(one) for one in INTEGERS], x, x[3:].clone(), ranks=True)
+    compared(lambda x: [x.sum(dtype=torch.int64), x.cumsum(0, dtype=torch.int32)], x)
+    compared(lambda x: [x.to(one) for one in INTEGERS], torch.tensor([-300, -1, 0, 3, 255, 256, 70000, 2**40]))
+
+
+def test_a_cast_to_a_type_that_programs_do_not_have_is_rejected() -> None:
+    with pytest.raises(ReshardError, match="casts f32 to u16, but programs cast only to f64, f32"):
+        check(Function(lambda x: x.to(torch.uint16)), [torch.randn(4)], "x=2", {})
 
 
 @pytest.mark.parametrize("name", ["relu", "_assert_scalar", "sum"])
@@ -424,8 +436,10 @@ PLAIN = ("int", "float", "bool", "number", "str", "Device", "Generator")
 
 def test_every_argument_is_used_left_out_for_a_reason_or_rejected() -> None:
     from reshard import Graph
-    from reshard.torch.lower import _Call
+    from reshard.torch.call import Call
+    from reshard.torch.lowering import Lowering
 
+    constants: Any = set()
     table, uses, left_out, tried = OpTable.standard(), Counter[Use](), set(), 0
     for overload, op in overloads():
         parameters = table.parameters(op)
@@ -444,7 +458,7 @@ def test_every_argument_is_used_left_out_for_a_reason_or_rejected() -> None:
                 tried += 1
                 node = torch.fx.Graph().call_function(overload, (), {argument.name: "another"})
                 with pytest.raises(ReshardError, match=rf"has the argument {argument.name}=another"):
-                    _Call(Graph("x=2"), table, node, {}).check_rest()
+                    Call(Lowering(Graph("x=2"), table, constants, False), node).check_rest()
         # Two arguments of one overload are not the same argument of the op.
         called = [use.called for use in said.values() if use.use is Use.PARAMETER]
         assert len(called) == len(set(called)), f"{overload}: {called}"

@@ -36,6 +36,29 @@ fn gelu(r: &Ask<'_>) -> Made {
     })
 }
 
+/// Converts to integers towards zero and modulo their range, and to booleans by a comparison with 0.
+///
+/// Floating-point results are rounded where they are stored.
+fn cast(r: &Ask<'_>) -> Made {
+    let to = if r.has("dtype")? { r.word("dtype")? } else { String::new() };
+    let within = |low: f64, high: f64| {
+        r.map(&|x| {
+            let whole = x.trunc();
+            // The remainder of a number in range would lose digits of wide integers.
+            if low <= whole && whole < high { whole } else { low + (whole - low).rem_euclid(high - low) }
+        })
+    };
+    match to.as_str() {
+        "bool" => r.map(&|x| truth(x != 0.0)),
+        "u8" => within(0.0, 256.0),
+        "i8" => within(-128.0, 128.0),
+        "i16" => within(-32_768.0, 32_768.0),
+        "i32" => within(-2_147_483_648.0, 2_147_483_648.0),
+        "i64" => r.map(&f64::trunc),
+        _ => r.map(&|x| x),
+    }
+}
+
 fn clamp(r: &Ask<'_>) -> Made {
     let (min, max) = (r.maybe_real("min")?, r.maybe_real("max")?);
     r.ensure(min.is_some() || max.is_some(), "needs the argument `min` or `max`")?;
@@ -240,7 +263,7 @@ pub(super) const OPS: Ops = &[
     ("clone", One(|x| x)),
     ("detach", One(|x| x)),
     ("contiguous", One(|x| x)),
-    ("cast", One(|x| x)),
+    ("cast", By(cast)),
     ("isnan", One(|x| truth(x.is_nan()))),
     ("isinf", One(|x| truth(x.is_infinite()))),
     ("isfinite", One(|x| truth(x.is_finite()))),

@@ -4,7 +4,7 @@ use super::Formula;
 use super::builder::{GradientBuilder, Variable, number, numbers, whole};
 use super::text::text;
 use crate::Error;
-use crate::rules::OpCall;
+use crate::rules::{OpCall, is_cast_to_integral};
 
 /// Names of ops, and the formula that all of them have.
 pub(super) type Alike = (&'static [&'static str], Formula);
@@ -19,8 +19,6 @@ pub(super) fn formulas() -> Vec<Alike> {
     let mut list = all(&[
         // Linear.
         (&["clone", "contiguous", "copy", "positive", "frac", "add_scalar", "sub_scalar"], "dy -> dx: dx = clone(dy)"),
-        // Casts to the dtype of x, which the caller knows.
-        (&["cast"], "dy -> dx: dx = cast(dy)"),
         (&["neg", "rsub_scalar"], "dy -> dx: dx = neg(dy)"),
         (&["deg2rad"], "dy -> dx: dx = deg2rad(dy)"),
         (&["rad2deg"], "dy -> dx: dx = rad2deg(dy)"),
@@ -129,6 +127,14 @@ fn by_arguments() -> Vec<Alike> {
     }
     vec![
         (&["masked_fill", "index_fill"], Formula::new(super::moved::unfilled)),
+        // Casts to the dtype of x, which the caller knows; integers and booleans are not smooth.
+        (
+            &["cast"],
+            Formula::new(|b| {
+                let is_smooth = !b.argument(is_cast_to_integral)?;
+                Ok(vec![is_smooth.then(|| b.op("cast", &[b.dy(0)])).transpose()?])
+            }),
+        ),
         // Zero at the ends and beyond.
         (&["relu6"], formula(|b| within(b, Some(0.0), Some(6.0), "gt"))),
         (&["hardtanh"], formula(|b| ends(b, ["min_val", "max_val"], "gt"))),

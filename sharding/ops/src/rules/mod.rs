@@ -55,6 +55,7 @@ pub use builder::RuleBuilder;
 pub use call::{Argument, OpCall};
 pub use composite::Composite;
 pub(crate) use composite::Statement;
+pub(crate) use families::is_cast_to_integral;
 pub use factor::{Dim, Factor, FactorKind, Slicing};
 pub(crate) use op::Brackets;
 pub use op::Op;

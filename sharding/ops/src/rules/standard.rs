@@ -78,7 +78,7 @@ fn common() -> Vec<Alike> {
         (&["add_scalar", "sub_scalar"], pointwise(1).passings([affine(ALL), increasing(ALL)])),
         (&["rsub_scalar"], pointwise(1).passings([affine(ALL), decreasing(ALL)])),
         (&["mul_scalar", "div_scalar"], pointwise(1).passing(linear(ALL))),
-        (&["copy", "clone", "detach", "contiguous", "cast"], pointwise(1).passing(selecting(ALL))),
+        (&["copy", "clone", "detach", "contiguous"], pointwise(1).passing(selecting(ALL))),
         (&["zeros_like", "ones_like", "full_like"], shape_alone(pointwise(1)).passing(row([NORM2], [R]))),
         // Pointwise, several inputs, broadcast.
         (&["add"], pointwise(2).passings([linear(ALL), affine(ALL), increasing(ALL)])),

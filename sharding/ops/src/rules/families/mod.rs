@@ -92,6 +92,8 @@ const DIVERGENCE: &str = "reduction: mean|sum|none = mean, log_target: flag = fa
 const LOSS: &str = "reduction: mean|sum|none = mean";
 
 families! {
+    // The dtype of the result; none if the operand's dtype stays.
+    "cast" ("dtype: f64|f32|f16|bf16|i64|i32|i16|i8|u8|bool = none") => cast;
     // Reductions: over all dims where none is given.
     "sum" (FOLD) => |r| reduce::fold(r, FactorKind::Reduction(ReduceOp::Sum), None);
     "mean" (FOLD) => |r| reduce::fold(r, FactorKind::Reduction(ReduceOp::Avg), Some(vec![linear(ALL)]));
@@ -212,4 +214,16 @@ families! {
     "nll_loss" (NEGATIVE_LOG) => |r| loss::classes(r, FactorKind::Reduction(ReduceOp::Sum), vec![multilinear([0])]);
     // Attention.
     "scaled_dot_product_attention" ("causal: flag = false, scale: real = none") => attention::attention;
+}
+
+/// Partial values pass to floating-point types only: integers round, and booleans are 1 for any number but 0.
+fn cast(r: &BoundCall<'_>) -> Result<Op, Error> {
+    r.inputs_of(1..=1)?;
+    let terms = if is_cast_to_integral(r)? { "none" } else { "selecting" };
+    r.op(&format!("...->... {{{terms}}}").parse()?)
+}
+
+/// Returns `true` if a call of `cast` makes integers or booleans.
+pub(crate) fn is_cast_to_integral(r: &BoundCall<'_>) -> Result<bool, Error> {
+    Ok(r.has("dtype")? && matches!(r.word("dtype")?.as_str(), "i64" | "i32" | "i16" | "i8" | "u8" | "bool"))
 }

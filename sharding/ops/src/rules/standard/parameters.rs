@@ -19,8 +19,6 @@ const ADAMW: &str = "lr: real = 0.001, beta1: real = 0.9, beta2: real = 0.999, e
 pub(in crate::rules) const PARAMETERS: &[(&[&str], &str)] = &[
     (&["add_scalar", "sub_scalar", "rsub_scalar", "mul_scalar", "div_scalar"], SCALAR),
     (&["pow_scalar"], "exponent: real = none"),
-    // The dtype of the result; none if the operands' dtype stays.
-    (&["cast"], "dtype: f64|f32|f16|bf16 = none"),
     (&["full_like"], "fill_value: real = none"),
     (&["leaky_relu"], "negative_slope: real >= 0 = 0.01"),
     (&["elu", "celu"], "alpha: real >= 0 = 1"),
