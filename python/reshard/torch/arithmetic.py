@@ -121,6 +121,7 @@ def product(call: "Call") -> Any:
 
 
 def cast_like(call: "Call") -> Any:
+    call.follow_result()
     return call.cast(call.operand(next(iter(call.given))), call.result.dtype)
 
 

@@ -106,7 +106,7 @@ class Call:
 
     def lowered(self) -> Any:
         op, given = self.op, self.given
-        form = FORMS.get(op)
+        form = FORMS.get(op_of(self.target))
         if form is not None:
             made = form(self)
             self.check_read()
@@ -130,7 +130,7 @@ class Call:
         op = self.op
         if op not in self.table:
             raise self.rejected("is not an op of the table")
-        self.given.read.update(self.given)
+        self.follow_result()
         if op == "rrelu" and self.given["training"] is False:
             # In evaluation the slope is not random.
             slope = (self.given["lower"] + self.given["upper"]) / 2
@@ -224,6 +224,10 @@ class Call:
                 continue
             if self.uses[key].use is Use.REJECTED and not (key in defaults and value == defaults[key]):
                 raise refused("program", f"{self.target} has the argument {key}={value}, which {self.op} of the table does not have")
+
+    def follow_result(self) -> None:
+        """Marks all arguments as used, for a form that takes the shape and the type of PyTorch's result."""
+        self.given.read.update(self.given)
 
     def check_read(self) -> None:
         """Rejects arguments that a form did not read, unless they are the default or change nothing."""

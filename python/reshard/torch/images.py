@@ -21,6 +21,7 @@ _PADS = {
 
 def resized(call: "Call") -> Any:
     """A size decides; a factor must give that size exactly, because PyTorch computes positions with it."""
+    call.follow_result()
     name = call.operand(next(iter(call.given)))
     size = list(call.result.shape)[2:]
     factors = call.given.get("scale_factors")
@@ -68,6 +69,7 @@ def pooled(call: "Call") -> Any:
 
 def windows(call: "Call") -> Any:
     """A pool; `ceil_mode` is left out, and the shape of the result shows whether it changes anything."""
+    call.follow_result()
     given, name = call.given, call.operand("self")
     if any(step != 1 for step in given.get("dilation", [1])):
         raise call.rejected(f"has dilation={given['dilation']}, but pools of the table have adjacent windows")
@@ -75,15 +77,29 @@ def windows(call: "Call") -> Any:
     if given["stride"]:
         chosen["stride"] = list(given["stride"])
     call.check_meaning()
-    made = call.graph.apply(call.op, [name], **chosen)
+    made = [_shaped(call, one, call.result) for one in call.graph.apply(call.op, [_batched(call, name, len(chosen["kernel"]))], **chosen)]
     return made if isinstance(call.result, list | tuple) else made[0]
+
+
+def _batched(call: "Call", name: str, space: int) -> str:
+    """Returns an image with a dim of the batch."""
+    shape = list(call.graph.shape(name))
+    return name if len(shape) == space + 2 else call.call("reshape", [name], shape=[1, *shape])
+
+
+def _shaped(call: "Call", name: str, result: Any) -> str:
+    """Returns an image without the dim of the batch, if PyTorch's result has none."""
+    shape = list((result[0] if isinstance(result, list | tuple) else result).shape)
+    return name if list(call.graph.shape(name)) == shape else call.call("reshape", [name], shape=shape)
 
 
 def averaged(call: "Call") -> Any:
     """A mean over equal windows; one window is the mean of all."""
+    call.follow_result()
     call.check_meaning()
     size = list(call.given["output_size"])
-    return call.call(call.op.removeprefix("_"), [call.operand("self")], size=list(call.result.shape)[-len(size) :])
+    made = call.call(call.op.removeprefix("_"), [_batched(call, call.operand("self"), len(size))], size=list(call.result.shape)[-len(size) :])
+    return _shaped(call, made, call.result)
 
 
 FORMS: "dict[str, Form]" = {

@@ -14,10 +14,7 @@ if TYPE_CHECKING:
 
 
 class _Indexed:
-    """The index tensors of a call, one for each indexed dim, and the order that has these dims first.
-
-    A mask of constants is the indices of its true elements.
-    """
+    """The index tensors of a call, one for each indexed dim, and the order that has these dims first."""
 
     def __init__(self, call: "Call") -> None:
         self.call = call
@@ -30,15 +27,10 @@ class _Indexed:
                 dim += 1
                 continue
             known = call.lowering.known(given)
-            if given.meta["val"].dtype not in (torch.bool, torch.uint8):
-                self.of[dim] = given if known is None else known
-                dim += 1
-                continue
-            if known is None:
+            if given.meta["val"].dtype in (torch.bool, torch.uint8):
                 raise call.rejected(f"takes the elements where {given} is true, but shapes of programs do not depend on elements; use torch.where")
-            for one in known.bool().nonzero(as_tuple=True):
-                self.of[dim] = one
-                dim += 1
+            self.of[dim] = given if known is None else known
+            dim += 1
         self.dims = list(self.of)
         self.rest = [dim for dim in range(len(self.shape)) if dim not in self.of]
         shapes = [one.shape if isinstance(one, torch.Tensor) else one.meta["val"].shape for one in self.of.values()]
@@ -102,7 +94,7 @@ def written(call: "Call") -> Any:
     """`x[i, :, j] = value`, and `x[mask] = value` for a value that broadcasts to the whole."""
     masks = [one for one in call.given["indices"] if one is not None]
     value = call.cast(call.operand("values"), call.result.dtype)
-    if len(masks) == 1 and masks[0].meta["val"].dtype is torch.bool and not call.given["accumulate"] and masks[0] not in call.lowering.folded:
+    if len(masks) == 1 and masks[0].meta["val"].dtype is torch.bool and not call.given["accumulate"]:
         return _where(call, masks[0], value)
     indexed = _Indexed(call)
     index = indexed.flat()
@@ -114,8 +106,7 @@ def written(call: "Call") -> Any:
         value = call.call("expand", [value], shape=shape)
     value = permuted(value, call, [*range(before, before + wide), *range(before), *range(before + wide, len(shape))])
     value = _shaped(call, value, [prod(indexed.wide), *rest])
-    op, chosen = ("index_put", {"accumulate": True}) if call.given["accumulate"] else ("index_put", {})
-    made = call.call(op, [indexed.rows(indexed.name), index, value], **chosen)
+    made = call.call("index_put", [indexed.rows(indexed.name), index, value], accumulate=bool(call.given["accumulate"]))
     made = _shaped(call, made, [*(indexed.shape[dim] for dim in indexed.dims), *rest])
     order = [*indexed.dims, *indexed.rest]
     return permuted(made, call, [order.index(dim) for dim in range(len(order))])
@@ -141,10 +132,10 @@ def looked_up(call: "Call") -> Any:
     """`embedding`: the row of the padding index has no gradient."""
     weight, index = call.operand("weight"), call.operand("indices")
     made = call.call("embedding", [weight, index])
-    padding = call.given["padding_idx"]
+    padding, is_divided = call.given["padding_idx"], call.given["scale_grad_by_freq"]
     if not call.lowering.has_gradient:
         return made
-    if call.given["scale_grad_by_freq"]:
+    if is_divided:
         raise call.rejected("has scale_grad_by_freq=True, but gradients of the table are not divided by counts")
     if padding < 0:
         return made

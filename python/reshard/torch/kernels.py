@@ -1,15 +1,17 @@
 """Ops computed by PyTorch on any device: one function per op, `(call, *tensors) -> tensor` or a tuple.
 
-They cover the ops that `reshard._kernels` has for NumPy, and a few more that models use.
+They cover the ops that `reshard._kernels` has for NumPy, and a few more that models use. The reference
+computes all others on the host.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
-from reshard import LocalCall
+from reshard import LocalCall, OpTable, ReshardError
 from reshard._refusals import refused
 
 Kernel = Callable[..., Any]
@@ -162,6 +164,9 @@ KERNELS: dict[str, Kernel] = {
     "zeros_like": _full(0),
     "ones_like": _full(1),
     "gelu": _gelu,
+    "erf": _unary(torch.erf),
+    "matmul": _binary(torch.matmul),
+    "linear": lambda call, x, weight, *bias: torch.nn.functional.linear(x, weight, *bias),
     "sgd": lambda call, w, dw: w - dw * _value(call, "lr"),
 }
 """The kernels, by op name."""
@@ -175,10 +180,31 @@ def _einsum(call: LocalCall, *tensors: torch.Tensor) -> torch.Tensor:
     return torch.einsum(call.rule, *tensors)
 
 
-def kernel_of(call: LocalCall, device: torch.device, kernels: Mapping[str, Kernel]) -> Callable[[Sequence[torch.Tensor]], tuple[torch.Tensor, ...]]:
-    """Returns the function for a call: from `kernels`, by op name or call text, else one of PyTorch's.
+def _by_reference(call: LocalCall, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
+    """Computes a call by the reference, which knows every op and the region of every shard, on the host."""
+    arrays = [(t.float() if t.dtype in (torch.bfloat16, torch.float16) else t).cpu().numpy() for t in tensors]
+    made = call.reference(*arrays)
+    return tuple(
+        torch.from_numpy(np.ascontiguousarray(array).reshape(of.shape)).to(device, torch_dtype(of.dtype.name))
+        for array, of in zip(made, call.outputs, strict=True)
+    )
 
-    Errors: `ReshardError` for a call without a function, with its name and possible remedies.
+
+def _has_reference(call: LocalCall) -> bool:
+    """Returns True if the reference computes a call: one of the standard table, or one that it tries."""
+    if call.name is None or call.name in OpTable.standard():
+        return True
+    try:
+        call.reference(*(np.ones(one.shape, one.numpy_dtype) for one in call.inputs))
+    except ReshardError:
+        return False
+    return True
+
+
+def kernel_of(call: LocalCall, device: torch.device, kernels: Mapping[str, Kernel]) -> Callable[[Sequence[torch.Tensor]], tuple[torch.Tensor, ...]]:
+    """Returns the function for a call: from `kernels`, by op name or call text, else PyTorch's or the reference.
+
+    Errors: `ReshardError` for a call that the reference does not compute, with its name and possible remedies.
     """
     name, text = call.name, str(call)
     given = kernels.get(text) or (kernels.get(name) if name is not None else None)
@@ -189,12 +215,12 @@ def kernel_of(call: LocalCall, device: torch.device, kernels: Mapping[str, Kerne
         elif call.rule is not None and _EINSUM.fullmatch(call.rule):
             function = _einsum
     if function is None:
-        what = f"{text} on a shard of its tensors" if call.needs_region else text
-        raise refused(
-            "unsupported",
-            f"there is no PyTorch function for {what}; give one as kernels={{'{name or text}': function}}, which is called with the "
-            f"call and its tensors, or run the program with Program.on_ranks, which has every op",
-        )
+        if not _has_reference(call):
+            raise refused(
+                "unsupported",
+                f"there is no PyTorch function for {text}; give one as kernels={{'{name or text}': function}}, which is called with the call and its tensors",
+            )
+        return lambda tensors: _by_reference(call, tensors, device)
     found = function
     if given is None and name in _MADE_ANYWHERE:
         return lambda tensors: (found(call, *tensors, device=device),)

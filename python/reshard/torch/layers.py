@@ -47,11 +47,12 @@ def _dropped(call: "Call", q: str, k: str, v: str, mask: str | None) -> str:
 def dropped(call: "Call") -> Any:
     """Dropout by the program's stream; each call has a key of its own."""
     given, name = call.given, call.operand("input")
-    if given["train"] is False or given["p"] == 0:
-        return name
-    if given["p"] == 1:
-        return call.ignored(name)
-    return call.call(call.op, [name], p=given["p"])
+    made = name
+    if given["train"] is not False and given["p"] == 1:
+        made = call.ignored(name)
+    elif given["train"] is not False and given["p"] > 0:
+        made = call.call(call.op.removeprefix("native_"), [name], p=given["p"])
+    return [made, None] if call.op == "native_dropout" else made
 
 
 def normalized(call: "Call") -> Any:
@@ -69,9 +70,23 @@ def normalized(call: "Call") -> Any:
     return call.call(call.op, operands, **chosen)
 
 
+def normalized_by_image(call: "Call") -> Any:
+    """`instance_norm`: each channel of each image by its own statistics."""
+    given = call.given
+    if not given["use_input_stats"]:
+        raise call.rejected("takes running statistics, but instance_norm of the table computes them; use batch_norm")
+    if given["running_mean"] is not None:
+        raise call.rejected("writes running statistics, but instance_norm of the table has none; use track_running_stats=False")
+    given.get("momentum")
+    operands = [call.operand(key) for key in ("input", "weight", "bias") if given[key] is not None]
+    return call.call("instance_norm", operands, eps=given["eps"])
+
+
 def normalized_by_batch(call: "Call") -> Any:
     """`batch_norm`: by the given statistics in evaluation, and by those of the batch in training."""
     given = call.given
+    # A step's momentum changes the running statistics alone.
+    given.get("momentum")
     name = call.operand("input")
     dtype = given["input"].meta["val"].dtype
     channels = call.graph.shape(name)[1]
@@ -102,8 +117,9 @@ def normalized_with_statistics(call: "Call") -> Any:
 
 FORMS: "dict[str, Form]" = {
     "scaled_dot_product_attention": attention,
-    **dict.fromkeys(("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"), dropped),
+    **dict.fromkeys(("dropout", "native_dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"), dropped),
     **dict.fromkeys(("layer_norm", "rms_norm", "group_norm"), normalized),
+    "instance_norm": normalized_by_image,
     "batch_norm": normalized_by_batch,
     **dict.fromkeys(
         ("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training"),

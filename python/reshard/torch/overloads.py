@@ -37,7 +37,7 @@ class Argument:
 NAMESPACES = ("aten", "prims")
 
 # Ops that have another name in the table.
-_OPS = {"_softmax": "softmax", "_log_softmax": "log_softmax", "native_layer_norm": "layer_norm", "_unsafe_view": "view", "_to_copy": "cast"}
+_OPS = {"_softmax": "softmax", "_log_softmax": "log_softmax", "native_layer_norm": "layer_norm", "_unsafe_view": "view", "_to_copy": "cast", "unfold": "unfold_dim"}
 
 # Arguments that have another name in the table, of all ops or of one.
 _CALLED = {
@@ -47,6 +47,8 @@ _CALLED = {
     "kernel_size": "kernel",
     "output_size": "size",
     "dimension": "dim",
+    "upscale_factor": "factor",
+    "downscale_factor": "factor",
 }
 _CALLED_OF = {
     ("split", "split_size"): "size",

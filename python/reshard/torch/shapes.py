@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 def reshaped(call: "Call") -> Any:
     """All elements in their order: the result's shape decides the arguments."""
+    call.follow_result()
     if call.target._overloadname == "dtype":
         raise call.rejected("gives bytes another element type, but programs have no bytes")
     name = call.operand(next(iter(call.given)))
@@ -20,10 +21,12 @@ def reshaped(call: "Call") -> Any:
 
 
 def expanded(call: "Call") -> Any:
+    call.follow_result()
     return call.like(call.operand("self"))
 
 
 def all_expanded(call: "Call") -> Any:
+    call.follow_result()
     names = [call.lowering.name(node) for node in call.given["tensors"]]
     shapes = [list(one.shape) for one in call.result]
     return [name if list(call.graph.shape(name)) == shape else call.call("expand", [name], shape=shape) for name, shape in zip(names, shapes, strict=True)]
@@ -36,12 +39,14 @@ def permuted(name: str, call: "Call", order: list[int]) -> str:
 
 def reversed_dims(call: "Call") -> Any:
     """`x.T`: all dims in reverse order."""
+    call.follow_result()
     rank = len(call.result.shape)
     return permuted(call.operand("self"), call, list(reversed(range(rank))))
 
 
 def last_two(call: "Call") -> Any:
     """`x.mT`: the last two dims exchanged."""
+    call.follow_result()
     rank = len(call.result.shape)
     return permuted(call.operand("self"), call, [*range(rank - 2), rank - 1, rank - 2])
 
@@ -55,8 +60,18 @@ def exchanged(call: "Call") -> Any:
     return permuted(call.operand("self"), call, order)
 
 
+def moved(call: "Call") -> Any:
+    """`movedim` of one dim or several."""
+    given, rank = call.given, len(call.result.shape)
+    source, destination = ([dim % rank for dim in (one if isinstance(one, list | tuple) else [one])] for one in (given["source"], given["destination"]))
+    rest = iter(dim for dim in range(rank) if dim not in source)
+    order = [source[destination.index(dim)] if dim in destination else next(rest) for dim in range(rank)]
+    return permuted(call.operand("self"), call, order)
+
+
 def interleaved(call: "Call") -> Any:
     """Each element several times in a row, along a dim or along all elements in order."""
+    call.follow_result()
     if not isinstance(call.given.get("repeats"), int):
         raise call.rejected("takes counts from a tensor, but shapes of programs do not depend on elements")
     name, dim = call.operand("self"), call.given["dim"]
@@ -71,6 +86,7 @@ def repeated(call: "Call") -> Any:
 
 def split(call: "Call") -> Any:
     """Parts of the sizes that PyTorch's results have."""
+    call.follow_result()
     name = call.operand("self")
     dim = call.given["dim"] % len(call.graph.shape(name))
     sizes = [int(one.shape[dim]) for one in call.result]
@@ -90,6 +106,7 @@ def triangle(call: "Call") -> Any:
 
 def made(call: "Call") -> Any:
     """Factories: zeros, ones or a number, in the shape and the element type of the result."""
+    call.follow_result()
     numbers = {"new_ones": 1, "ones": 1}
     number = call.given.get("fill_value", call.given.get("s", numbers.get(call.op, 0)))
     return call.filled("full", list(call.result.shape), call.result.dtype, fill_value=call.element(number))
@@ -105,6 +122,7 @@ FORMS: "dict[str, Form]" = {
     **dict.fromkeys(("split", "split_with_sizes", "tensor_split", "unsafe_split", "unsafe_split_with_sizes", "chunk", "unsafe_chunk"), split),
     **dict.fromkeys(("repeat", "tile"), repeated),
     **dict.fromkeys(("tril", "triu"), triangle),
+    **dict.fromkeys(("movedim", "moveaxis"), moved),
     "broadcast_tensors": all_expanded,
     "repeat_interleave": interleaved,
 }

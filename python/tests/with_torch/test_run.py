@@ -15,6 +15,7 @@ from reshard import EngineError, Op, Program, ReshardError, OpTable, _kernels
 from reshard._reshard import local_call
 from reshard.torch import RankEvent, Groups, Runner, run
 from reshard.torch.kernels import KERNELS, kernel_of
+from reshard.torch.run import cut
 
 # Columns and then rows of the weights over tp, the batch over dp; weights are updated where they are stored.
 MEGATRON = """
@@ -230,10 +231,17 @@ def test_inputs_are_dtensors_or_shards(four: Ranks) -> None:
     four.run(by_dtensors)
 
 
+def with_unknown(text: str) -> Program:
+    """A program with an op that only its table knows."""
+    table = OpTable.standard()
+    table.add("unknown", "...->... {none}")
+    return reshard.Graph.parse(text, table=table).solve()
+
+
 def own_functions(rank: int) -> None:
     """A custom function replaces PyTorch's or adds a missing one; otherwise the error names op and remedy."""
-    program = reshard.program("mesh dp=4\nx: f64[8,4] S(0)\ny = erf(x)\nz = exp(y)\n")
-    with pytest.raises(ReshardError, match=r"no PyTorch function for erf; give one as kernels=\{'erf'"):
+    program = with_unknown("mesh dp=4\nx: f64[8,4] S(0)\ny = unknown(x)\nz = exp(y)\n")
+    with pytest.raises(ReshardError, match=r"no PyTorch function for unknown; give one as kernels=\{'unknown'"):
         Runner(program)
     called = []
 
@@ -242,9 +250,24 @@ def own_functions(rank: int) -> None:
         return 2 * x
 
     x = torch.full((2, 4), 0.5, dtype=torch.float64)
-    made = run(program, {"x": x}, kernels={"erf": lambda call, x: torch.erf(x), "exp": doubled})
+    made = run(program, {"x": x}, kernels={"unknown": lambda call, x: torch.erf(x), "exp": doubled})
     torch.testing.assert_close(made["z"], 2 * torch.erf(x))
     assert called == ["exp"]
+
+
+def by_the_reference(rank: int) -> None:
+    """An op without a PyTorch function, and one on a shard of its table, are computed by the reference."""
+    program = reshard.Graph.parse("mesh tp=4\nw: f32[8,4] S(0)\nt: i64[6] R\nx = embedding(w, t)\ny: R = x\nz = erfc(y)\nk = cast(y, dtype=i64)\n").solve()
+    torch.manual_seed(0)
+    w, t = torch.randn(8, 4), torch.tensor([0, 7, 3, 3, 5, 1])
+    runner = Runner(program)
+    made = runner({"w": runner.shard("w", w), "t": t})
+    torch.testing.assert_close(made["z"], cut(program["z"].sharding, torch.erfc(w[t]), rank))
+    assert made["k"].dtype == torch.int64 and torch.equal(made["k"], cut(program["k"].sharding, w[t].long(), rank))
+
+
+def test_ops_without_a_function_are_computed_by_the_reference(four: Ranks) -> None:
+    four.run(by_the_reference)
 
 
 def test_ops_without_a_function_are_named(four: Ranks) -> None:
@@ -289,9 +312,9 @@ def one_disagrees(rank: int) -> list[tuple[str, int | None]]:
     with pytest.raises(EngineError) as error:
         Runner(reshard.program(text.replace("silu", "relu") if rank == 1 else text))
     seen.append((str(error.value), error.value.rank))
-    program = reshard.program("mesh dp=4\nx: f64[8,4] S(0)\ny = erf(x)\n")
+    program = with_unknown("mesh dp=4\nx: f64[8,4] S(0)\ny = unknown(x)\n")
     with pytest.raises(ReshardError if rank == 1 else EngineError) as other:
-        Runner(program, kernels={} if rank == 1 else {"erf": lambda call, x: torch.erf(x)})
+        Runner(program, kernels={} if rank == 1 else {"unknown": lambda call, x: torch.erf(x)})
     seen.append((str(other.value), getattr(other.value, "rank", None)))
     return seen
 
@@ -300,7 +323,7 @@ def test_a_rank_that_disagrees_is_named_to_the_others(four: Ranks) -> None:
     for rank, seen in enumerate(four.run(one_disagrees)):
         assert seen[0] == ("rank 1 has another program, or other options, than the 3 others: nothing ran", 1)
         if rank != 1:
-            assert seen[1][1] == 1 and "rank 1 cannot run the program: ReshardError: there is no PyTorch function for erf" in seen[1][0]
+            assert seen[1][1] == 1 and "rank 1 cannot run the program: ReshardError: there is no PyTorch function for unknown" in seen[1][0]
 
 
 ARGUMENTS: list[dict[str, Any]] = [
@@ -309,7 +332,7 @@ ARGUMENTS: list[dict[str, Any]] = [
     {"shape": [4, 3]}, {"shape": [12]}, {"shape": [2, 3, 4]}, {"dim0": 0, "dim1": 1}, {"lr": 0.5}, {"dim": 0, "sizes": [3, 1]}, {"dtype": "f32"},
 ]
 SHAPES: list[list[tuple[int, ...]]] = [
-    [], [(3, 4)], [(3, 4), (3, 4)], [(3, 4), (4,)], [(3, 4)] * 3, [(3, 4), (4, 5)], [(2, 3, 4), (2, 4, 5)], [(4,), (4,)], [(4,), (5,)], [(1, 4)], [(3, 1)],
+    [], [(3, 4)], [(3, 4), (3, 4)], [(3, 4), (4,)], [(3, 4)] * 3, [(3, 4), (4, 5)], [(2, 3, 4), (2, 4, 5)], [(3, 4), (5, 4), (5,)], [(4,), (4,)], [(4,), (5,)], [(1, 4)], [(3, 1)],
 ]
 
 
