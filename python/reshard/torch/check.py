@@ -1,8 +1,9 @@
 """Static checks of a PyTorch module as a program: typed, reported and differentiated before anything runs."""
 
 import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -27,16 +28,22 @@ class CheckReport:
     """A module as a program, with its redistributions and memory, and DTensor's; `str` prints all of that.
 
     `results` are the names of the tensors that `forward` returns, in order. Other returned values, such as
-    None or a number, are in `others`, by their index among all returned values. `constants` are the tensors
-    that `forward` makes of numbers, which are inputs of the program.
+    None or a number, are in `others`, by their index among all returned values. `constants` are the elements
+    of the inputs that are buffers, or that PyTorch computed of buffers and numbers, by the program's names.
     """
 
     program: Program
     report: Report
-    beside: Comparison
     results: tuple[str, ...]
-    others: Mapping[int, Any] = field(default_factory=dict)
-    constants: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    others: Mapping[int, Any]
+    constants: Mapping[str, torch.Tensor]
+    _compared: Callable[[], Comparison] = field(repr=False, compare=False)
+
+    @cached_property
+    def beside(self) -> Comparison:
+        """The redistributions of DTensor's dispatch for each op, computed on the first use."""
+        # DTensor's search for a large module takes several times as long as all else.
+        return self._compared()
 
     def __str__(self) -> str:
         lines = [str(self.program).rstrip()]
@@ -67,8 +74,9 @@ def check(
     `placements` gives types by patterns of names, and the first pattern that matches wins. Parameters and
     buffers have PyTorch's names, inputs those of `forward`'s parameters; values without a match are
     replicated. With `gradient`, which needs a result that is a single number, the program has the backward
-    pass for all parameters. `beside` has for each op the redistributions of DTensor's dispatch for tensors of
-    the same shardings. Nothing runs, and no groups are needed.
+    pass for all parameters that require one. `beside` has for each op the redistributions of DTensor's
+    dispatch for tensors of the same shardings. No groups are needed, and nothing runs but the ops that depend
+    on no input and no parameter, such as masks and positions: their results are constants of the program.
 
     Errors: `ReshardError` for a module that `torch.export` rejects, with its message; for an op or an
     argument that is missing in the table, with its name; the sharding solver's errors.
@@ -126,7 +134,9 @@ def check(
             graph.apply("clone", [lowering.name(nodes[spec.arg.name])], [f"{_name(spec.target)}'"])
     program = graph.solve(solver)
     named = {node: name for node, name in names.items() if node.op == "placeholder" or folded.is_input(node)}
-    return CheckReport(program, program.report(), compared(exported, program, ranks, named, names, loss), results, others, lowering.constants)
+    return CheckReport(
+        program, program.report(), results, others, lowering.constants, partial(compared, exported, program, ranks, named, names, loss)
+    )
 
 
 def _exported(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> torch.export.ExportedProgram:
