@@ -206,7 +206,7 @@ def measured(name: str) -> dict[str, Any]:
     ]
     return {
         "model": name, "statements": len(made.program.statements), "constants": len(made.constants), "gradients": len(errors), "check_s": round(checked - start, 1),
-        "ranks_s": round(ran - checked, 1), "loss_error": abs(float(ranks.whole(made.results[0])) / float(value) - 1), "worst_gradient_error": max(errors),
+        "ranks_s": round(ran - checked, 1), "loss_error": abs(float(ranks.whole(made.results[0])) / value.item() - 1), "worst_gradient_error": max(errors),
         "received_bytes": ranks.received_bytes,
     }  # fmt: skip
 

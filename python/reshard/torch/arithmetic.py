@@ -39,6 +39,12 @@ def subtracted_from(call: "Call") -> Any:
 def divided(call: "Call") -> Any:
     """`div` that may round, down or towards zero."""
     given, mode = call.given, call.given.get("rounding_mode")
+    node = given["self"]
+    if mode is None and call.lowering.has_gradient and isinstance(given["other"], torch.fx.Node) and node.op == "placeholder":
+        # The gradient of a quotient takes that of its numerator, so a parameter's would not be a result. That of
+        # a copy is.
+        left, right = (call.cast(call.operand(key), call.result.dtype) for key in ("self", "other"))
+        return call.call("div", [call.call("clone", [left]), right])
     if mode is None:
         return call.of_table()
     other = given["other"]

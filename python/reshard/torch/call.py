@@ -10,7 +10,7 @@ from reshard._refusals import refused, said
 
 from reshard.torch.forms import FORMS
 from reshard.torch.lowering import Lowering
-from reshard.torch.overloads import CASTS, Argument, Use, arguments, by_name, is_default, op_of, taken, value_of, with_defaults, with_number
+from reshard.torch.overloads import CASTING, CASTS, Argument, Use, arguments, by_name, is_default, op_of, taken, value_of, with_defaults, with_number
 
 # Ops that return their operand. `detach` is not one of them, since it has no gradient.
 _SAME = {"clone", "contiguous", "alias", "lift_fresh_copy"}
@@ -264,9 +264,12 @@ class Call:
             taken[from_:] = [self.cast(name, self.computed_in()) for name in taken[from_:]]
         value = self.node.meta.get("val")
         casts = any(use.use is Use.CAST and self.given.get(use.name) for use in self.uses.values())
-        if isinstance(value, torch.Tensor) and (casts or self.op in _PROMOTING):
+        if isinstance(value, torch.Tensor) and (casts or self.op in _PROMOTING or self.op in CASTING):
             from_ = 1 if self.op == "where" else 0
             taken[from_:] = [self.promoted(name, value.dtype, casts) for name in taken[from_:]]
+            if self.op in CASTING:
+                # Sums of narrow integers are wide.
+                taken = [name if self.is_counted(name, value.dtype) else self.cast(name, value.dtype) for name in taken]
         return taken
 
     def computed_in(self) -> torch.dtype:

@@ -70,6 +70,17 @@ def normalized(call: "Call") -> Any:
     return call.call(call.op, operands, **chosen)
 
 
+def of_norm(call: "Call") -> Any:
+    """`_weight_norm`: directions times lengths, along all dims but one."""
+    direction, length = call.operand("v"), call.operand("g")
+    rank = len(call.graph.shape(direction))
+    kept = call.given["dim"]
+    dims = [dim for dim in range(rank) if kept == -1 or dim != kept % rank]
+    norm = call.call("linalg_vector_norm", [direction], dims=dims, keepdim=True)
+    # As in `divided`: the gradient of the length has to be a result.
+    return call.call("mul", [direction, call.call("div", [call.call("clone", [length]), norm])])
+
+
 def normalized_by_image(call: "Call") -> Any:
     """`instance_norm`: each channel of each image by its own statistics."""
     given = call.given
@@ -119,6 +130,7 @@ FORMS: "dict[str, Form]" = {
     "scaled_dot_product_attention": attention,
     **dict.fromkeys(("dropout", "native_dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"), dropped),
     **dict.fromkeys(("layer_norm", "rms_norm", "group_norm"), normalized),
+    "_weight_norm": of_norm,
     "instance_norm": normalized_by_image,
     "batch_norm": normalized_by_batch,
     **dict.fromkeys(

@@ -37,7 +37,13 @@ class Argument:
 NAMESPACES = ("aten", "prims")
 
 # Ops that have another name in the table.
-_OPS = {"_softmax": "softmax", "_log_softmax": "log_softmax", "native_layer_norm": "layer_norm", "_unsafe_view": "view", "_to_copy": "cast", "unfold": "unfold_dim"}
+_OPS = {
+    "_softmax": "softmax", "_log_softmax": "log_softmax", "native_layer_norm": "layer_norm", "_unsafe_view": "view", "_to_copy": "cast",
+    "unfold": "unfold_dim", "__and__": "bitwise_and", "__or__": "bitwise_or", "__xor__": "bitwise_xor", "__lshift__": "bitwise_left_shift",
+    "__rshift__": "bitwise_right_shift", "concat": "cat", "concatenate": "cat", "absolute": "abs", "negative": "neg", "multiply": "mul",
+    "subtract": "sub", "true_divide": "div", "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne",
+    "arctan2": "atan2",
+}  # fmt: skip
 
 # Arguments that have another name in the table, of all ops or of one.
 _CALLED = {
@@ -78,7 +84,7 @@ _LEFT_OUT_OF = {
 }
 
 # Ops that PyTorch computes in the given element type, and ops with a result of that type.
-_CASTING = {"softmax", "log_softmax", "sum", "nansum", "mean", "prod", "cumsum", "cumprod"}
+CASTING = {"softmax", "log_softmax", "sum", "nansum", "mean", "prod", "cumsum", "cumprod"}
 _MAKING = {"ones", "zeros", "full", "arange", "eye", "ones_like", "zeros_like", "full_like", "cast"}
 
 # Ops with a number as an operand, and the table's name of the number.
@@ -139,7 +145,7 @@ def _argument(packet: str, op: str, one: Any, parameters: Mapping[str, str]) -> 
     if "Tensor" in str(one.type):
         return Argument(name, Use.OPERAND)
     if name in ("dtype", "half_to_float"):
-        if packet in _CASTING:
+        if packet in CASTING:
             return Argument(name, Use.CAST)
         if packet in _MAKING:
             return Argument(name, Use.ELEMENTS)

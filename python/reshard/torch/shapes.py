@@ -93,6 +93,14 @@ def split(call: "Call") -> Any:
     return [name] if len(sizes) == 1 else call.graph.apply("split", [name], sizes=sizes, dim=dim)
 
 
+def joined(call: "Call") -> Any:
+    """`cat`, in which PyTorch ignores tensors of the shape [0] among others."""
+    given, rank = call.given, len(call.result.shape)
+    nodes = [node for node in given["tensors"] if rank == 1 or list(node.meta["val"].shape) != [0]]
+    names = [call.promoted(call.lowering.name(node), call.result.dtype, False) for node in nodes]
+    return call.cast(call.call("cat", names, dim=given["dim"] % rank), call.result.dtype)
+
+
 def triangle(call: "Call") -> Any:
     """`tril` and `triu` with a diagonal: a mask of constants."""
     name = call.operand("self")
@@ -123,6 +131,7 @@ FORMS: "dict[str, Form]" = {
     **dict.fromkeys(("repeat", "tile"), repeated),
     **dict.fromkeys(("tril", "triu"), triangle),
     **dict.fromkeys(("movedim", "moveaxis"), moved),
+    "cat": joined,
     "broadcast_tensors": all_expanded,
     "repeat_interleave": interleaved,
 }

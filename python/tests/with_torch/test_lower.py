@@ -470,6 +470,22 @@ def test_every_argument_is_used_left_out_for_a_reason_or_rejected() -> None:
     assert tried > 150 and all(uses[use] > 0 for use in Use), (tried, uses)
 
 
+def test_an_argument_that_a_form_does_not_read_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    from reshard.torch.forms import FORMS
+
+    monkeypatch.setitem(FORMS, "cumsum", lambda call: call.call("cumsum", [call.operand("self")]))
+    with pytest.raises(ReshardError, match="aten.cumsum.default has the argument dim=0, which cumsum of a program does not have"):
+        check(Function(lambda x: x.cumsum(0)), [torch.ones(4, 4)], "x=2", {})
+
+
+def test_every_form_is_of_an_overload_that_pytorch_has() -> None:
+    from reshard.torch.forms import FORMS
+
+    names = {op_of(getattr(group, name)) for group in (getattr(torch.ops.aten, packet, None) for packet in FORMS) if group for name in group.overloads()}
+    names |= {op_of(torch.ops.prims.convert_element_type.default)}
+    assert set(FORMS) - names <= {"split", "tile"} and len(FORMS) > 100, set(FORMS) - names
+
+
 SAMPLED = (
     "add", "mul", "sub", "div", "sum", "mean", "softmax", "cumsum", "where", "var", "std", "nn.functional.gelu", "slice", "select", "roll", "topk",
     "amax", "max", "squeeze", "gather", "index_select", "addmm", "nn.functional.conv2d", "flip", "std_mean", "logsumexp", "prod", "isin",

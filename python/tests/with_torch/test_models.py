@@ -35,7 +35,7 @@ def given_to(made: CheckReport, module: torch.nn.Module, inputs: Sequence[torch.
 def assert_equals_pytorch(module: torch.nn.Module, inputs: Sequence[torch.Tensor], tolerance: float = 1e-9) -> CheckReport:
     made = checked(module, inputs)
     given = {name: one.numpy() for name, one in given_to(made, module, inputs).items()}
-    ranks = made.program.on_ranks(given, kernels="reference")
+    ranks = made.program.on_ranks(given, kernels="reference")  # with liveness, so that gradients have to be results
     loss = module(*(one.clone() for one in inputs))
     loss.backward()
     np.testing.assert_allclose(ranks.whole(made.results[0]), loss.detach(), rtol=tolerance)
@@ -142,6 +142,7 @@ CONSTRUCTS: dict[str, Construct] = {
     "compared": lambda w, x, i: w * (w > 0.3) + w * (i[0, 0] == 2) + w * (w != 0),
     "chosen": lambda w, x, i: torch.where(w > 0, w, 0.5) + torch.where(w < 0, 2, w),
     "cast": lambda w, x, i: w * w.to(torch.int64) + w * w.bool() + w * i.sum().float().double(),
+    "masks": lambda w, x, i: w * ((w > 0) & (w < 1) | (w < -1)) + w * (i.to(torch.int32).cumsum(1).sum() & 3) + torch.cat([torch.empty(0), w], 1),
     "split": lambda w, x, i: torch.cat([one * n for n, one in enumerate(w.split([1, 5, 2], 1))], 1),
     "flattened": lambda w, x, i: w.view(2, 3, 8).flatten(1) * w.flatten().unflatten(0, (2, 24)),
     "repeated": lambda w, x, i: w.repeat_interleave(2, 1).repeat(2, 1) + w.tile(2, 2),
@@ -159,6 +160,8 @@ CONSTRUCTS: dict[str, Construct] = {
     "of types": lambda w, x, i: torch.outer(w[0], torch.arange(3)) + torch.outer(w[0], torch.ones(3) * 2),
     "resized": lambda w, x, i: F.interpolate(w.view(2, 3, 2, 4), scale_factor=2.0) * F.interpolate(w.view(2, 3, 2, 4), (4, 8), mode="bilinear"),
     "norms": lambda w, x, i: F.group_norm(w.view(2, 6, 4), 3) * F.layer_norm(w.view(2, 6, 4), (4,), bias=w[0, :4]) * F.rms_norm(w.view(2, 6, 4), (6, 4)),
+    "quotients": lambda w, x, i: w / (x @ w.detach()).sum(),
+    "lengths": lambda w, x, i: torch._weight_norm(w, w[:, :1]) + torch._weight_norm(w.view(2, 3, 8), w.view(2, 3, 8)[:1, :1], 2).view(6, 8),
     "pools": lambda w, x, i: F.avg_pool1d(w, 3, 1, 1) + F.max_pool1d(w, 3, 1, 1) + F.adaptive_avg_pool1d(w, 1) + F.adaptive_avg_pool1d(w, 8),
     "convolved": lambda w, x, i: F.conv1d(w[None], w.view(2, 6, 4), padding="same") + F.conv1d(w[None], w.view(2, 6, 4)[..., 1:], padding="same"),
     "padded": lambda w, x, i: F.pad(w[None], (2, 1), mode="reflect") + F.pad(w[None], (1, 2), mode="replicate"),

@@ -20,6 +20,27 @@ fn check(call: &str, inputs: &[Given<'_>], wants: &[f64]) {
 }
 
 #[test]
+fn casts_to_integers_are_towards_zero_and_modulo_their_range() {
+    let numbers: (&[usize], &[f64]) = (&[6], &[-2.7, -0.5, 0.0, 1.0, 300.5, 70_000.0]);
+    check("cast(dtype=i64)", &[numbers], &[-2.0, 0.0, 0.0, 1.0, 300.0, 70_000.0]);
+    check("cast(dtype=i16)", &[numbers], &[-2.0, 0.0, 0.0, 1.0, 300.0, 4_464.0]);
+    check("cast(dtype=i8)", &[numbers], &[-2.0, 0.0, 0.0, 1.0, 44.0, 112.0]);
+    check("cast(dtype=u8)", &[numbers], &[254.0, 0.0, 0.0, 1.0, 44.0, 112.0]);
+    check("cast(dtype=bool)", &[numbers], &[1.0, 1.0, 0.0, 1.0, 1.0, 1.0]);
+    check("cast", &[numbers], numbers.1);
+    let table = OpTable::standard();
+    let of = |call: &str| table.gradient(&call.parse().unwrap(), &[&[4]]).unwrap();
+    assert_eq!(of("cast(dtype=i32)").input_gradients(), [None]);
+    assert_eq!(of("cast(dtype=bf16)").input_gradients(), [Some(0)]);
+    // Partial sums of numbers are not the partial sums of integers or booleans.
+    let rule = |call: &str| {
+        table.op(&call.parse().unwrap(), &[&[4]]).unwrap().rule().map(ToString::to_string).unwrap_or_default()
+    };
+    let (integers, floats) = (rule("cast(dtype=i32)"), rule("cast(dtype=f64)"));
+    assert!(!integers.contains("selecting") && floats.contains("selecting"), "{integers} {floats}");
+}
+
+#[test]
 fn ops_have_the_values_of_their_formulas() {
     let three: (&[usize], &[f64]) = (&[3], &[-1.0, 0.0, 2.0]);
     check("leaky_relu", &[three], &[-0.01, 0.0, 2.0]);
