@@ -190,7 +190,8 @@ def measured(name: str) -> dict[str, Any]:
     try:
         made = check(module, inputs, "dp=2,tp=2", {**placements, **batches, "*": "I,I"}, gradient=True)
     except ReshardError as error:
-        return {"model": name, "rejected": str(error).replace(transformers.__path__[0], "transformers")}
+        text = str(error).replace(transformers.__path__[0], "transformers").replace(torch.__path__[0], "torch")
+        return {"model": name, "rejected": text}
     checked = time.perf_counter()
     known = {input_name(key): one.detach() for key, one in [*module.named_parameters(), *module.named_buffers()]}
     known |= {f"a_{n}": one for n, one in enumerate(inputs)} | dict(made.constants)
