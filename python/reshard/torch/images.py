@@ -15,7 +15,7 @@ _MODES = {
 _PADS = {
     **{f"reflection_pad{n}d": "reflect" for n in (1, 2, 3)},
     **{f"replication_pad{n}d": "replicate" for n in (1, 2, 3)},
-    **{f"_pad_circular{n}": "circular" for n in ("", "1d")},
+    "_pad_circular": "circular",
 }
 
 
@@ -109,5 +109,6 @@ FORMS: "dict[str, Form]" = {
     **{f"avg_pool{n}d": pooled for n in (1, 2, 3)},
     **{f"max_pool{n}d": windows for n in (1, 2, 3)},
     **{f"max_pool{n}d_with_indices": windows for n in (1, 2, 3)},
-    **{f"{prefix}adaptive_avg_pool{n}d": averaged for n in (1, 2, 3) for prefix in ("", "_")},
+    **{f"adaptive_avg_pool{n}d": averaged for n in (1, 2, 3)},
+    **{f"_adaptive_avg_pool{n}d": averaged for n in (2, 3)},
 }

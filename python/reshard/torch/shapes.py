@@ -123,7 +123,7 @@ def made(call: "Call") -> Any:
 FORMS: "dict[str, Form]" = {
     **dict.fromkeys(("view", "reshape", "flatten", "unflatten", "ravel", "view_as", "reshape_as", "_reshape_alias"), reshaped),
     **dict.fromkeys(("expand_as", "broadcast_to"), expanded),
-    **dict.fromkeys(("numpy_T", "T"), reversed_dims),
+    "numpy_T": reversed_dims,
     **dict.fromkeys(("mT", "adjoint", "mH"), last_two),
     **dict.fromkeys(("swapaxes", "swapdims"), exchanged),
     **dict.fromkeys(("new_zeros", "new_ones", "new_full", "new_empty", "empty", "empty_like", "scalar_tensor", "empty_strided", "new_empty_strided"), made),
