@@ -17,7 +17,7 @@ from reshard.torch.flow import Flow, Product, region_of
 from reshard.torch.hook import Hook
 from reshard.torch.specs import sharding
 from reshard.torch.traffic import CollectiveKind, Traffic, inner, is_collective, tensors, traffic
-from reshard.torch.version import DTensorSpec, FakeTensor, TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
+from reshard.torch.version import Part, require, DTensorSpec, FakeTensor, TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
 from reshard.torch.waste import Redistribution, Traced
 from reshard.torch.waste_search import find
 from reshard.torch.where import Axes, Modules, Where
@@ -93,6 +93,7 @@ class Audit(TorchDispatchMode):
         self._findings: tuple[Finding, ...] | None = None
 
     def __enter__(self) -> "Audit":
+        require(Part.AUDIT)
         self._hook.enter()
         try:
             super().__enter__()

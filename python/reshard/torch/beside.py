@@ -32,45 +32,53 @@ class Redistributed:
 
 @dataclass(frozen=True)
 class DTensorCost:
-    """An op's redistributions by the program, their lower bound, and those of DTensor's dispatch."""
+    """An op's redistributions by the program, their lower bound, and those of DTensor's dispatch.
+
+    `theirs` is None if DTensor stopped before the op.
+    """
 
     op: str
     of: Pass
     ours: tuple[Redistributed, ...]
     bound_bytes: int
-    theirs: tuple[Redistributed, ...]
+    theirs: tuple[Redistributed, ...] | None
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All ops with redistributions; `str` is a table. `stopped` is the error that ended DTensor's side."""
+    """All ops with redistributions; `str` is a table. `stopped` is the error that ended DTensor's side, in the pass `stopped_in`."""
 
     rows: tuple[DTensorCost, ...]
     stopped: str | None = None
+    stopped_in: Pass | None = None
 
-    def received_bytes(self, of: Pass) -> tuple[int, int]:
-        """Returns the bytes that the busiest rank receives in a pass: by the program, and by DTensor."""
+    def received_bytes(self, of: Pass) -> tuple[int, int | None]:
+        """Returns the bytes that the busiest rank receives in a pass: by the program, and by DTensor, None if it stopped."""
         rows = [row for row in self.rows if row.of == of]
-        return sum(one.received_bytes for row in rows for one in row.ours), sum(one.received_bytes for row in rows for one in row.theirs)
+        theirs = sum(one.received_bytes for row in rows for one in row.theirs or ())
+        is_known = self.stopped_in is None or (of == "forward" and self.stopped_in == "backward")
+        return sum(one.received_bytes for row in rows for one in row.ours), theirs if is_known else None
 
     def __str__(self) -> str:
         lines = [("", "ours", "bytes", "bound", "DTensor", "bytes")]
         for row in self.rows:
             name = row.op if row.of == "forward" else f"{row.op}, backward"
-            for at in range(max(len(row.ours), len(row.theirs))):
-                mine, other = (side[at] if at < len(side) else None for side in (row.ours, row.theirs))
-                lines.append((name if at == 0 else "", *_cells(mine), str(row.bound_bytes) if at == 0 and row.ours else "", *_cells(other)))
+            theirs = row.theirs or ()
+            for at in range(max(len(row.ours), len(theirs))):
+                mine, other = (side[at] if at < len(side) else None for side in (row.ours, theirs))
+                cells = _cells(other) if row.theirs is not None else ("-", "-")
+                lines.append((name if at == 0 else "", *_cells(mine), str(row.bound_bytes) if at == 0 and row.ours else "", *cells))
         if len(lines) == 1:
-            made = ["no redistributions, by our plans or by DTensor"]
+            made = ["no redistributions, by our plans or by DTensor" if self.stopped is None else "no redistributions by our plans; DTensor -"]
         else:
             widths = [max(len(line[at]) for line in lines) for at in range(6)]
             made = ["  ".join(c.rjust(w) if at in (2, 3, 5) else c.ljust(w) for at, (c, w) in enumerate(zip(line, widths, strict=True))).rstrip() for line in lines]
             passes: tuple[Pass, ...] = ("forward", "backward")
             for of in passes:
-                ours, theirs = self.received_bytes(of)
+                ours, received = self.received_bytes(of)
                 if any(row.of == of for row in self.rows):
                     bound = sum(row.bound_bytes for row in self.rows if row.of == of)
-                    made.append(f"{of}: ours {ours} B (bound {bound} B), DTensor {theirs} B")
+                    made.append(f"{of}: ours {ours} B (bound {bound} B), DTensor {'-' if received is None else received} B")
         if self.stopped is not None:
             made.append(f"DTensor stopped: {self.stopped}")
         return "\n".join(made)
@@ -80,16 +88,27 @@ def _cells(one: Redistributed | None) -> tuple[str, str]:
     return ("", "") if one is None else (f"{one.what} by {', '.join(one.calls) or 'no call'}", str(one.received_bytes))
 
 
-def compared(
-    exported: Any, program: Program, ranks: Mesh, inputs: Mapping[Any, str], made: Mapping[Any, Any], loss: torch.fx.Node | None
-) -> Comparison:
-    """Compares the redistributions of an exported module's program with DTensor's.
+@dataclass(frozen=True)
+class Ends:
+    """Where a program begins and ends, by nodes of the exported graph: both sides have the same types there.
 
-    `inputs` and `made` map nodes to the program's names; `loss` is the node that is differentiated, or None.
+    `loss` is the node that is differentiated, or None; `gradients` are those of parameters.
+    """
+
+    inputs: Mapping[Any, str]
+    results: Mapping[Any, str]
+    loss: torch.fx.Node | None
+    gradients: Mapping[Any, str]
+
+
+def compared(exported: Any, program: Program, ranks: Mesh, made: Mapping[Any, Any], ends: Ends) -> Comparison:
+    """Compares the redistributions of an exported module's program with DTensor's, between the same types.
+
+    `made` maps nodes to the program's names.
     """
     require(Part.CHECK)
     ours = _ours(program, ranks)
-    theirs, stopped = _theirs(exported, program, ranks, inputs, loss, made)
+    theirs, reached, stopped, stopped_in = _theirs(exported, program, ranks, made, ends)
     rows: list[DTensorCost] = []
     for node in exported.graph.nodes:
         if node.op != "call_function":
@@ -98,13 +117,15 @@ def compared(
         mine = [pair for name in names for pair in ours.pop(("forward", str(name)), [])]
         other = theirs.pop(("forward", node.name), [])
         if mine or other:
-            rows.append(DTensorCost(node.name, "forward", tuple(one for one, _ in mine), sum(bound for _, bound in mine), tuple(other)))
+            known = tuple(other) if node.name in reached else None
+            rows.append(DTensorCost(node.name, "forward", tuple(one for one, _ in mine), sum(bound for _, bound in mine), known))
     for side in (ours, theirs):
         for key in list(side):
             of, name = key
             mine, other = ours.pop(key, []), theirs.pop(key, [])
-            rows.append(DTensorCost(name, of, tuple(one for one, _ in mine), sum(bound for _, bound in mine), tuple(other)))
-    return Comparison(tuple(sorted(rows, key=lambda row: row.of == "backward")), stopped)
+            known = tuple(other) if stopped is None or (of == "forward" and stopped_in == "backward") else None
+            rows.append(DTensorCost(name, of, tuple(one for one, _ in mine), sum(bound for _, bound in mine), known))
+    return Comparison(tuple(sorted(rows, key=lambda row: row.of == "backward")), stopped, stopped_in)
 
 
 def _ours(program: Program, ranks: Mesh) -> dict[tuple[Pass, str], list[tuple[Redistributed, int]]]:
@@ -115,6 +136,7 @@ def _ours(program: Program, ranks: Mesh) -> dict[tuple[Pass, str], list[tuple[Re
     plans = iter(program.compile(min(ranks.ranks)).plans)
     found: dict[tuple[Pass, str], list[tuple[Redistributed, int]]] = {}
     waiting: dict[str, tuple[Redistributed, int]] = {}
+    passes: dict[str, Pass] = {}
     for at, item in enumerate(program.statements):
         of: Pass = "forward" if at < program.forward else "backward"
         if item.kind == "move":
@@ -123,6 +145,7 @@ def _ours(program: Program, ranks: Mesh) -> dict[tuple[Pass, str], list[tuple[Re
             if calls:
                 bound = plan.lower_bound_bytes
                 moved = Redistributed(f"{item.inputs[0]} {plan.from_} -> {plan.to}", calls, plan.received_bytes)
+                passes[item.outputs[0]] = of
                 waiting[item.outputs[0]] = (moved, plan.received_bytes if bound is None else bound)
         elif item.kind == "op":
             for name in item.inputs:
@@ -130,7 +153,7 @@ def _ours(program: Program, ranks: Mesh) -> dict[tuple[Pass, str], list[tuple[Re
                     key = item.outputs[0] if of == "forward" else str(item.call).partition("(")[0]
                     found.setdefault((of, key), []).append(waiting.pop(name))
     for name, pair in waiting.items():
-        found.setdefault(("backward" if program.forward < len(program.statements) else "forward", f"{name}, a result"), []).append(pair)
+        found.setdefault((passes[name], f"{name}, a result"), []).append(pair)
     return found
 
 
@@ -162,9 +185,12 @@ class _Ops(TorchDispatchMode):
 
 
 def _theirs(
-    exported: Any, program: Program, ranks: Mesh, inputs: Mapping[Any, str], loss: torch.fx.Node | None, made: Mapping[Any, Any]
-) -> tuple[dict[tuple[Pass, str], list[Redistributed]], str | None]:
-    """Returns the redistributions of DTensor's dispatch without elements: forward by node, backward by op."""
+    exported: Any, program: Program, ranks: Mesh, made: Mapping[Any, Any], ends: Ends
+) -> tuple[dict[tuple[Pass, str], list[Redistributed]], set[str], str | None, Pass | None]:
+    """Returns the redistributions of DTensor's dispatch without elements, the nodes that ran, and the error that ended it with its pass.
+
+    Redistributions are keyed forward by node, backward by op, and at the end by the program's name of the result.
+    """
     # PyTorch caches specs by equal meshes. With the user's names it would use this mesh, which has no groups,
     # for later ops of DTensors on the same ranks.
     names = tuple(f"{name} of check" for name in ranks.names)
@@ -181,6 +207,17 @@ def _theirs(
         return local.new_empty(compute_local_shape_and_global_offset(target.shape, target.mesh, target.placements)[0])
 
     values: dict[Any, Any] = {}
+    reached: set[str] = set()
+
+    def end(of: Pass, name: str, value: Any) -> None:
+        """Adds the redistribution of a result to the type that it has in the program."""
+        if not isinstance(value, DTensor):
+            return
+        target = spec(program[name].sharding, device_mesh, dtype=value.dtype)
+        calls, received = _calls(value._spec, target, value.dtype.itemsize)
+        if calls:
+            what = " -> ".join(DTensorSpec.format_shard_order_str(one.placements, one.shard_order) for one in (value._spec, target))
+            found.setdefault((of, f"{name}, a result"), []).append(Redistributed(what, calls, received))
 
     def taken(node: Any) -> Any:
         # A constant of which only the shape matters is not a part of the program.
@@ -191,8 +228,8 @@ def _theirs(
     node: Any = None
     try:
         for node in exported.graph.nodes:
-            if node in inputs:
-                values[node] = _empty(program, inputs[node], device_mesh, node.name in exported.graph_signature.inputs_to_parameters)
+            if node in ends.inputs:
+                values[node] = _empty(program, ends.inputs[node], device_mesh, node.name in exported.graph_signature.inputs_to_parameters)
             elif node.op == "call_function" and made.get(node) is not None:
                 key[0] = ("forward", node.name)
                 args, kwargs = (torch.fx.node.map_arg(given, taken) for given in (node.args, node.kwargs))
@@ -201,16 +238,23 @@ def _theirs(
                 # A result of plain tensors is replicated.
                 plain = isinstance(result, torch.Tensor) and not isinstance(result, DTensor)
                 values[node] = _replicated(result, device_mesh) if plain else result
-            elif node.op == "output" and loss is not None:
-                key[0] = None
-                with ops, implicit_replication():
-                    values[loss].backward()
+                reached.add(node.name)
+            elif node.op == "output":
+                for result, name in ends.results.items():
+                    end("forward", name, values.get(result))
+                if ends.loss is not None:
+                    key[0] = None
+                    with ops, implicit_replication():
+                        values[ends.loss].backward()
+                for parameter, name in ends.gradients.items():
+                    end("backward", name, values[parameter].grad)
     except Exception as error:
-        where = "the backward pass" if node is None or node.op == "output" else node.name
-        return found, f"{where}: {type(error).__name__}: {next(iter(str(error).strip().splitlines()), '')[:160]}"
+        stopped_in: Pass = "backward" if node is None or node.op == "output" else "forward"
+        where = "the backward pass" if stopped_in == "backward" else node.name
+        return found, reached, f"{where}: {type(error).__name__}: {next(iter(str(error).strip().splitlines()), '')[:160]}", stopped_in
     finally:
         hook.leave()
-    return found, None
+    return found, reached, None, None
 
 
 def _replicated(made: torch.Tensor, device_mesh: DeviceMesh) -> DTensor:

@@ -1,6 +1,5 @@
 """Static checks of a PyTorch module as a program: typed, reported and differentiated before anything runs."""
 
-import fnmatch
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -10,13 +9,15 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.export.graph_signature import ConstantArgument, OutputKind
 
-from reshard import ShardingSolver, Graph, Mesh, Program, Report, OpTable
+from reshard import DType, ShardingSolver, Graph, Mesh, Program, Report, OpTable
 from reshard._refusals import counted, refused, said
 
-from reshard.torch.beside import Comparison, compared
+from reshard.torch.beside import Comparison, Ends, compared
+from reshard.torch.contract import Patterns, pinned_nodes
 from reshard.torch.folded import Folded
 from reshard.torch.lower import lower
 from reshard.torch.lowering import Lowering
+from reshard.torch.parallelized import device_mesh_of, plain, plain_input, type_of
 from reshard.torch.specs import mesh
 
 # Outputs that are the new value of an input.
@@ -62,9 +63,10 @@ class CheckReport:
 def check(
     module: torch.nn.Module,
     inputs: Sequence[torch.Tensor],
-    over: Mesh | str | DeviceMesh,
-    placements: Mapping[str, str],
+    over: Mesh | str | DeviceMesh | None = None,
+    placements: Mapping[str, str] | None = None,
     *,
+    pinned: Mapping[str, str] | None = None,
     gradient: bool = False,
     solver: ShardingSolver | None = None,
     table: OpTable | None = None,
@@ -72,18 +74,36 @@ def check(
     """Traces a module by `torch.export` into a program over a mesh, with all types and redistributions.
 
     `placements` gives types by patterns of names, and the first pattern that matches wins. Parameters and
-    buffers have PyTorch's names, inputs those of `forward`'s parameters; values without a match are
-    replicated. With `gradient`, which needs a result that is a single number, the program has the backward
-    pass for all parameters that require one. `beside` has for each op the redistributions of DTensor's
-    dispatch for tensors of the same shardings. No groups are needed, and nothing runs but the ops that depend
-    on no input and no parameter, such as masks and positions: their results are constants of the program.
+    buffers have PyTorch's names, inputs those of `forward`'s parameters. Without a match, a DTensor has its own
+    placements, on its mesh; another parameter is invariant (`I`), so that its gradient is reduced; other values are
+    replicated (`R`). A module after `parallelize_module` and `fully_shard` needs no `placements` and no mesh; their
+    hooks are not a part of the program. `pinned` gives types of results, `output` or `output.0`, and of the values of
+    modules, by patterns of their paths.
+
+    With `gradient`, which needs a result that is a single number, the program has the backward pass for all
+    parameters that require one. `beside` has for each op the redistributions of DTensor's dispatch for tensors of
+    the same shardings, up to results and gradients of the same types. No groups are needed, and nothing runs but the
+    ops that depend on no input and no parameter, such as masks and positions: their results are constants of the
+    program.
 
     Errors: `ReshardError` for a module that `torch.export` rejects, with its message; for an op or an
-    argument that is missing in the table, with its name; the sharding solver's errors.
+    argument that is missing in the table, with its name; for a pattern that matches nothing; the sharding
+    solver's errors.
     """
-    ranks = mesh(over) if isinstance(over, DeviceMesh) else Mesh(over)
-    exported = _exported(module, inputs)
+    if isinstance(inputs, torch.Tensor):
+        raise TypeError("inputs must be a sequence of tensors, not one tensor; give [x]")
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"expected a torch.nn.Module, found {type(module).__qualname__}")
+    tensors: dict[str, Any] = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers(remove_duplicate=False))}
+    root = device_mesh_of([*tensors.values(), *inputs])
+    ranks = _mesh(over, root)
+    if root is not None:
+        module = plain(module)
+    exported = _exported(module, [plain_input(one) for one in inputs])
+    types = Patterns("placements", placements or {})
+    pins = pinned_nodes(exported, pinned or {})
     signature = exported.graph_signature
+    tensors.update(zip(signature.user_inputs, inputs, strict=False))
     own = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
     folded = Folded(exported)
     lowering = Lowering(Graph(ranks, table=table), OpTable.standard() if table is None else table, folded, gradient)
@@ -105,46 +125,58 @@ def check(
             if _name(meant) in graph and meant in known:
                 names[node] = _name(meant)
                 continue
-            wanted = next((text for pattern, text in placements.items() if fnmatch.fnmatchcase(meant, pattern)), ",".join(["R"] * len(ranks.names)))
+            replicated = "I" if node.name in signature.inputs_to_parameters else "R"
+            wanted = types.of(meant) or type_of(meant, tensors.get(meant), root, replicated, len(ranks.names))
             names[node] = graph.input(_name(meant), value.dtype, tuple(value.shape), wanted)
             if node in folded:
                 lowering.constants[names[node]] = folded.value(node)
             if node.name in signature.inputs_to_parameters and parameters[meant].requires_grad:
-                trained.append(names[node])
+                trained.append(node)
         elif node.op == "call_function":
             is_unused = node in folded and all(user in folded for user in node.users)
             if not is_unused and not folded.is_input(node):
                 names[node] = lower(lowering, node)
+                if node in pins:
+                    graph.constrain(names[node], pins[node])
         elif node.op != "output":
             raise refused("program", f"{node.name} is a node of the kind {node.op}, but programs have only ops and inputs")
+    types.check_used("input, parameter or buffer")
     nodes = {one.name: one for one in exported.graph.nodes}
     returned = [spec.arg for spec in signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
     others = {place: one.value for place, one in enumerate(returned) if isinstance(one, ConstantArgument)}
-    tensors = [one.name for place, one in enumerate(returned) if place not in others]
-    results = tuple(lowering.name(nodes[name]) for name in tensors)
-    loss = None
+    made = [nodes[one.name] for place, one in enumerate(returned) if place not in others]
+    results = tuple(lowering.name(node) for node in made)
+    gradients: dict[Any, str] = {}
     if gradient:
         if not results:
             raise refused("program", "a gradient needs a number that forward returns, but it returns no tensor")
-        graph.gradient(results[0], trained)
-        loss = nodes[tensors[0]]
+        loss = made[0]
+        if loss.meta["val"].numel() != 1:
+            raise refused("program", f"a gradient needs a result that is a single number, but forward returns {DType(loss.meta['val'].dtype)}{list(loss.meta['val'].shape)}; return a loss")
+        gradients = dict(zip(trained, graph.gradient(results[0], [names[node] for node in trained]), strict=True))
     for spec in signature.output_specs:
         # The new value of a written input is its value in the next step.
         if spec.target is not None and spec.kind in _WRITTEN:
             graph.apply("clone", [lowering.name(nodes[spec.arg.name])], [f"{_name(spec.target)}'"])
     program = graph.solve(solver)
     named = {node: name for node, name in names.items() if node.op == "placeholder" or folded.is_input(node)}
-    return CheckReport(
-        program, program.report(), results, others, lowering.constants, partial(compared, exported, program, ranks, named, names, loss)
-    )
+    ends = Ends(named, dict(zip(made, results, strict=True)), made[0] if gradient else None, gradients)
+    return CheckReport(program, program.report(), results, others, lowering.constants, partial(compared, exported, program, ranks, names, ends))
+
+
+def _mesh(over: Mesh | str | DeviceMesh | None, root: DeviceMesh | None) -> Mesh:
+    """Returns the mesh that is given, or that of the DTensors."""
+    if over is None and root is None:
+        raise refused("mesh", "the module has no DTensors, so its mesh is not known; give one, such as 'dp=2,tp=4'")
+    chosen = root if over is None else over
+    ranks = mesh(chosen) if isinstance(chosen, DeviceMesh) else Mesh(chosen or "")
+    if root is not None and ranks != mesh(root):
+        raise refused("mesh", f"the DTensors of the module are on the mesh {mesh(root)}, not on {ranks}")
+    return ranks
 
 
 def _exported(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> torch.export.ExportedProgram:
     """Returns a module as a functional graph."""
-    if not isinstance(module, torch.nn.Module):
-        raise TypeError(f"expected a torch.nn.Module, found {type(module).__qualname__}")
-    if isinstance(inputs, torch.Tensor):
-        raise TypeError("inputs must be a sequence of tensors, not one tensor; give [x]")
     try:
         # No op is decomposed: this only makes the graph functional, so that writes through views are seen.
         return torch.export.export(module, tuple(inputs)).run_decompositions({})

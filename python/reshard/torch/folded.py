@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
+from reshard.torch.version import OpOverload
+
 # Ops whose result depends on the shape and the element type of an operand, and not on its elements.
 _OF_SHAPE = {"ones_like", "zeros_like", "full_like", "empty_like", "new_ones", "new_zeros", "new_full", "new_empty"}
 # Ops that are short as statements of a program, so that an array in their place would be larger.
@@ -73,7 +75,7 @@ class Folded:
 
     def _is_constant(self, node: torch.fx.Node) -> bool:
         target: Any = node.target
-        if isinstance(target, torch._ops.OpOverload):
+        if isinstance(target, OpOverload):
             if torch.Tag.nondeterministic_seeded in target.tags or target._schema.is_mutable or not target._schema.returns:
                 return False
             if _of_shape(node):
@@ -83,7 +85,7 @@ class Folded:
 
 def _packet(node: torch.fx.Node) -> str:
     target: Any = node.target
-    return target._schema.name.partition("::")[2] if isinstance(target, torch._ops.OpOverload) else ""
+    return target._schema.name.partition("::")[2] if isinstance(target, OpOverload) else ""
 
 
 def _of_shape(node: torch.fx.Node) -> bool:

@@ -11,6 +11,7 @@ from reshard._refusals import counted, refused
 from reshard.torch.call import Call
 from reshard.torch.lowering import Lowering
 from reshard.torch.overloads import op_of
+from reshard.torch.version import OpOverload
 
 # Ops without a result.
 _IGNORED = {"_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range_for_size", "sym_constrain_range"}
@@ -30,7 +31,7 @@ def lower(lowering: Lowering, node: torch.fx.Node) -> Any:
             raise refused("program", f"result {node.args[1]} of {source.target} is not a value of the program")
         return made
     try:
-        if not isinstance(target, torch._ops.OpOverload):
+        if not isinstance(target, OpOverload):
             raise refused("program", f"{target} is not an op of PyTorch, and programs have only those")
         if op_of(target) in _IGNORED:
             return None

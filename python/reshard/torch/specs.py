@@ -107,7 +107,7 @@ def spec(of: Sharding, device_mesh: DeviceMesh, meta: TensorMeta | None = None, 
         raise ReshardError(f"the sharding is for the shape {list(of.shape)}, but the meta has {list(meta.shape)}")
     text, _, order = str(of).partition(" order=")
     try:
-        made = tuple(_of_notation(word) for word in _words(text))
+        made = tuple(_of_notation(word) for word in words(text))
     except ValueError:
         raise NotRepresentable(f"{of} has no PyTorch placements") from None
     strided = any(type(one) is _StridedShard for one in made)
@@ -132,7 +132,7 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def _words(text: str) -> list[str]:
+def words(text: str) -> list[str]:
     """Splits a notation into its placements; commas within parentheses belong to a placement."""
     words, depth = [""], 0
     for letter in text:

@@ -27,6 +27,7 @@ class Part(Enum):
     PLANS = "plans"
     CHECK = "check"
     RULES = "rules"
+    AUDIT = "audit"
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,15 @@ NEEDED = (
     Private("torch.distributed.tensor._utils", "compute_local_shape_and_global_offset", ("global_shape", "mesh", "placements", ".."), Part.CHECK),
     Private("torch", "ops.aten._scaled_dot_product_flash_attention.default", ("query", "key", "value", "dropout_p", "is_causal", ".."), Part.CHECK),
     Private(_MESH, "DeviceMesh", ("device_type", "mesh", "mesh_dim_names", ".."), Part.CHECK),
+    Private("torch", "ops.aten.add.Tensor._overloadname", None, Part.CHECK),
+    Private("torch.nn", "Module._parameters", None, Part.CHECK),
+    Private("torch.nn", "Module._buffers", None, Part.CHECK),
+    Private("torch.nn", "Module._call_impl", None, Part.AUDIT),
+    Private("torch", "Tensor._use_count", None, Part.AUDIT),
+    Private("torch", "_C._current_autograd_node", None, Part.AUDIT),
+    Private("torch", "_C._current_graph_task_id", None, Part.AUDIT),
+    Private("torch", "_C._autograd._get_sequence_nr", None, Part.AUDIT),
+    Private("torch.autograd.graph", "Node._sequence_nr", None, Part.AUDIT),
     Private("torch.distributed.tensor", "DTensor._op_dispatcher.sharding_propagator.op_to_rules", None, Part.RULES),
     Private("torch.distributed.tensor", "DTensor._op_dispatcher.sharding_propagator.op_strategy_funcs", None, Part.RULES),
     Private("torch.distributed.tensor", "DTensor._op_dispatcher.sharding_propagator.op_single_dim_strategy_funcs", None, Part.RULES),

@@ -123,7 +123,8 @@ def audited(rank: int) -> str:
 
 def checked(rank: int) -> str:
     block = torch.nn.Sequential(torch.nn.LayerNorm(16), torch.nn.Linear(16, 64), torch.nn.GELU(), torch.nn.Linear(64, 16), torch.nn.Softmax(-1))
-    made = check(block, [torch.ones(8, 16)], "dp=2,tp=4", {"1.*": "R,S(0)", "3.weight": "R,S(1)", "input": "S(0),S(1)"})
+    types = {"1.*": "I,S(0)", "3.weight": "I,S(1)", "input": "S(0),R"}
+    made = check(block, [torch.ones(65536, 16)], "dp=2,tp=4", types, pinned={"output": "S(0),R"})
     assert made.beside.stopped is None, made.beside.stopped
     ours, theirs = made.beside.received_bytes("forward")
     return f"{ours}, {theirs} B"
