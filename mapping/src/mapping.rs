@@ -134,7 +134,7 @@ impl Mapping {
 
     /// Returns a pattern of the `[cast]` or `[placements]` table that matches none of these names.
     #[doc(hidden)]
-    pub fn unmatched_pattern<'a>(&self, names: impl Iterator<Item = &'a str> + Clone) -> Option<&str> {
+    pub fn unmatched_pattern<'a>(&self, names: &(impl Iterator<Item = &'a str> + Clone)) -> Option<&str> {
         let casts = self.casts.iter().map(|rule| &rule.pattern);
         let mut patterns = casts.chain(self.placements.iter().map(|(pattern, _)| pattern));
         let is_unmatched = |pattern: &&String| {

@@ -169,7 +169,9 @@ impl CompiledTransfer {
         let mut buckets = Vec::with_capacity(divided.count);
         for (k, (messages, starts)) in messages.zip(&starts).enumerate() {
             let mut hasher = Hasher::default();
-            [plan.hash(), max_bytes as u64, k as u64].iter().for_each(|number| hasher.number(*number));
+            for number in [plan.hash(), max_bytes as u64, k as u64] {
+                hasher.number(number);
+            }
             let tag = hasher.finish();
             buckets.push(Bucket::new(&part, messages, starts, (&sources, &targets), &members, tag)?);
         }

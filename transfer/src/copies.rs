@@ -35,14 +35,17 @@ pub(crate) struct BoxTransfer {
 
 #[derive(Clone, Debug)]
 enum Op {
-    Copy(PreparedCopy),
-    /// Without a copy, the elements of that side are contiguous.
-    Convert {
-        read: Option<PreparedCopy>,
-        casts: Vec<Cast>,
-        write: Option<PreparedCopy>,
-        elements: usize,
-    },
+    Copy(Box<PreparedCopy>),
+    Convert(Box<Conversion>),
+}
+
+/// Elements that are read, converted in turn, and written; a side without a copy is contiguous.
+#[derive(Clone, Debug)]
+struct Conversion {
+    read: Option<PreparedCopy>,
+    casts: Vec<Cast>,
+    write: Option<PreparedCopy>,
+    elements: usize,
 }
 
 /// The memory of one side of a box.
@@ -125,7 +128,7 @@ pub(crate) fn of(
         return Ok(vec![BoxTransfer {
             source_start: starts[0],
             target_start: starts[1],
-            op: Op::Copy(copy),
+            op: Op::Copy(Box::new(copy)),
         }]);
     }
     let cast = |pair: &[DType]| {
@@ -151,7 +154,7 @@ pub(crate) fn of(
         let ((source_start, read), (target_start, write)) = (side(0)?, side(1)?);
         let elements = part.elements() as usize;
         done += elements;
-        let op = Op::Convert { read, casts: casts.clone(), write, elements };
+        let op = Op::Convert(Box::new(Conversion { read, casts: casts.clone(), write, elements }));
         out.push(BoxTransfer { source_start, target_start, op });
         Ok(())
     })?;
@@ -163,12 +166,12 @@ impl BoxTransfer {
     pub(crate) fn run(&self, target: &mut [u8], source: &[u8], scratch: &mut Scratch) -> Result<(), Error> {
         let source = source.get(self.source_start..).unwrap_or(&[]);
         let target = target.get_mut(self.target_start..).unwrap_or(&mut []);
-        let (read, casts, write, elements) = match &self.op {
+        let Conversion { read, casts, write, elements } = match &self.op {
             Op::Copy(copy) => {
                 copy.run(target, source)?;
                 return Ok(());
             }
-            Op::Convert { read, casts, write, elements } => (read, casts, write, *elements),
+            Op::Convert(conversion) => &**conversion,
         };
         let [ref mut before, ref mut after] = *scratch;
         let (Some(first), Some(last)) = (casts.first(), casts.last()) else { return Ok(()) };

@@ -60,7 +60,8 @@ pub(crate) fn made(source: &Side, target: &Side, mapping: &Mapping) -> Result<Ve
     for (tensor, made) in target.tensors().iter().zip(&all) {
         compare(tensor, made, source)?;
     }
-    if let Some(pattern) = mapping.unmatched_pattern(target.tensors().iter().map(|tensor| &tensor.name[..])) {
+    if let Some(pattern) = mapping.unmatched_pattern(&target.tensors().iter().map(|tensor| &tensor.name[..]))
+    {
         let message = format!(
             "the pattern `{}` of casts or placements matches no tensor of the target; correct or remove it",
             shown(pattern)

@@ -1,7 +1,7 @@
 //! A compiled transfer runs without heap allocations, and into the same staging: counted by the allocator.
 
+use reshard_collectives::Error;
 use reshard_collectives::threads::World;
-use reshard_collectives::{Communicator, Error};
 use reshard_mapping::Mapping;
 use reshard_test_support::{CountingAllocator, allocations};
 use reshard_transfer::{Commit, CompiledTransfer, Options, Side, Transfer};

@@ -81,8 +81,7 @@ fn patterns_that_match_nothing() {
 fn types_and_shapes_that_differ() {
     let source = side("dp=2", &[("w", "f32", "[8, 4]", "S(0)")]);
     let target = side("dp=2@2", &[("w", "bf16", "[8, 4]", "S(0)")]);
-    let words =
-        ["`w` is bf16 on the target and f32 on the source", "no cast names it", "\"w\" = \"bf16\""];
+    let words = ["`w` is bf16 on the target and f32 on the source", "no cast names it", "\"w\" = \"bf16\""];
     refused(&source, &target, &Mapping::default(), ErrorKind::DtypeMismatch, &words);
     let kept = Mapping::default().with_cast("w", "keep").unwrap().with_cast("*", "bf16").unwrap();
     refused(&source, &target, &kept, ErrorKind::DtypeMismatch, &["bf16", "f32"]);

@@ -41,7 +41,9 @@ fn ran(plan: &Transfer, held: &Buffers, commit: Commit, max_bytes: usize) -> Buf
         let mut targets: Vec<Vec<u8>> = compiled.targets().iter().map(|one| vec![0xaa; one.bytes]).collect();
         let sources: Vec<&[u8]> = sources.iter().map(Vec::as_slice).collect();
         for _ in 0..3 {
-            targets.iter_mut().for_each(|one| one.fill(0xaa));
+            for one in &mut targets {
+                one.fill(0xaa);
+            }
             let mut targets: Vec<&mut [u8]> = targets.iter_mut().map(Vec::as_mut_slice).collect();
             compiled.run(comm, &sources, &mut targets)?;
         }
