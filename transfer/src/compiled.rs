@@ -31,7 +31,7 @@ use crate::transfer::Transfer;
 /// The bytes of the largest element.
 const LARGEST_ELEMENT: usize = 8;
 
-/// When received bytes are written into the targets.
+/// The time at which received bytes are written into the targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Commit {
     /// After all ranks have agreed that all bytes have arrived. Staging has all bytes that the rank receives.
@@ -40,7 +40,7 @@ pub enum Commit {
     All,
     /// After each bucket. Staging has the bytes of one bucket. If a rank fails, the targets are invalid.
     ///
-    /// With a second set of targets, which takes the place of the first after a run that succeeds, it is as safe as
+    /// With a second set of targets, which replaces the first after a run that succeeds, it is as safe as
     /// [`All`](Commit::All).
     Bucket,
 }

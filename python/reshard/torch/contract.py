@@ -21,7 +21,7 @@ class Patterns:
     def of(self, name: str) -> str | None:
         """Returns the type of a name, or None if no pattern matches."""
         self._names.append(name)
-        # A pattern after the one that wins matches too, and is no mistake.
+        # A pattern after the first match counts as used.
         matching = [pattern for pattern in self._types if fnmatch.fnmatchcase(name, pattern)]
         self._used.update(matching)
         return self._types[matching[0]] if matching else None
@@ -65,7 +65,7 @@ def _paths(node: torch.fx.Node) -> Iterable[str]:
 
 
 def pinned_nodes(exported: ExportedProgram, pinned: Mapping[str, str]) -> dict[torch.fx.Node, str]:
-    """Returns the types of the nodes that are pinned: results by `output`, and values by the path of their module.
+    """Returns the types of the nodes in `pinned`: results by `output`, and values by the path of their module.
 
     Errors: a pattern that matches no result and no module; a module with several values.
     """
@@ -78,7 +78,7 @@ def pinned_nodes(exported: ExportedProgram, pinned: Mapping[str, str]) -> dict[t
         if (wanted := patterns.of(path)) is None:
             continue
         if len(nodes) > 1:
-            raise refused("program", f"the module {path} has {counted(len(nodes), 'value')} that are used outside of it ({', '.join(node.name for node in nodes[:4])}); pin a module within it")
+            raise refused("program", f"the module {path} has {counted(len(nodes), 'value')} that are used outside of it ({', '.join(node.name for node in nodes[:4])}); name a module within it")
         found[nodes[0]] = wanted
     patterns.check_used("result or module")
     return found

@@ -10,7 +10,7 @@ from reshard.torch.version import OpOverload
 
 # Ops whose result depends on the shape and the element type of an operand, and not on its elements.
 _OF_SHAPE = {"ones_like", "zeros_like", "full_like", "empty_like", "new_ones", "new_zeros", "new_full", "new_empty"}
-# Ops that are short as statements of a program, so that an array in their place would be larger.
+# Ops that are short as statements of a program, and smaller than their arrays.
 _SHORT = {"ones", "zeros", "full", "ones_like", "zeros_like", "full_like"}
 
 

@@ -40,7 +40,7 @@ class _Indexed:
         self.before = self.dims[0] if is_in_a_row else 0
 
     def flat(self) -> str:
-        """Returns the name of one index of all indexed dims, without dims of its own."""
+        """Returns the name of one index of all indexed dims, which has no other dims."""
         call, count = self.call, prod(self.wide)
         if all(isinstance(one, torch.Tensor) for one in self.of.values()):
             joined = torch.zeros(self.wide, dtype=torch.int64)

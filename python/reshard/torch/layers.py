@@ -45,7 +45,7 @@ def _dropped(call: "Call", q: str, k: str, v: str, mask: str | None) -> str:
 
 
 def dropped(call: "Call") -> Any:
-    """Dropout by the program's stream; each call has a key of its own."""
+    """Dropout by the program's stream; each call has another key."""
     given, name = call.given, call.operand("input")
     made = name
     if given["train"] is not False and given["p"] == 1:

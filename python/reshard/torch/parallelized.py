@@ -21,7 +21,7 @@ def device_mesh_of(tensors: list[torch.Tensor]) -> DeviceMesh | None:
 
 
 def type_of(name: str, tensor: torch.Tensor | None, root: DeviceMesh | None, replicated: str, axes: int) -> str:
-    """Returns the type of a tensor on the root mesh; a DTensor is replicated along other dims than those of its own mesh.
+    """Returns the type of a tensor on the root mesh; a DTensor is replicated along the dims that its mesh lacks.
 
     `replicated` is the type of a replicated axis: `I` for parameters, whose gradients are reduced, `R` for inputs.
     """
@@ -49,7 +49,7 @@ def plain(module: torch.nn.Module, known: dict[int, Any] | None = None) -> torch
     if id(module) in known:
         made: torch.nn.Module = known[id(module)]
         return made
-    # FSDP puts a class of its own before the user's.
+    # FSDP puts its class before the user's.
     users = next(one for one in type(module).__mro__ if not issubclass(one, FSDPModule))
     made = object.__new__(users)
     known[id(module)] = made

@@ -1,4 +1,4 @@
-"""The types that `check` is given: by patterns, by pins, and by a module that is parallelized already."""
+"""The types that `check` is given: by patterns of inputs, results and modules, and by a module that is parallelized already."""
 
 import pytest
 import torch
@@ -101,7 +101,7 @@ def parallelized(rank: int) -> None:
     types = {name: checked.program[name].type for name in checked.program.graph().inputs}
     assert types["first_up_weight"] == types["first_up_bias"] == "SS(0,4),S(0)"
     assert types["first_down_weight"] == "S(0),S(1)"
-    # What is not parallelized is on dp alone, so it is invariant on tp.
+    # Modules that are not parallelized are on dp alone, so it is invariant on tp.
     assert types["second_down_bias"] == types["first_norm_weight"] == "S(0),I"
     assert types["x"] == "S(0)|-,R|-"
     assert checked.program["dfirst_down_weight"].type == "S(0)|-,S(1)|-"
