@@ -38,7 +38,7 @@ def padded(call: "Call") -> Any:
 
 
 def convolved(call: "Call") -> Any:
-    """A convolution whose padding may be a word."""
+    """A convolution whose padding may be `same` or `valid`."""
     padding = call.given["padding"]
     if not isinstance(padding, str):
         return call.of_table()
