@@ -2,21 +2,20 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import prod
 from typing import Any, Literal
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor import DTensor, Replicate
 from torch.distributed.tensor.experimental import implicit_replication
 
 from reshard import Mesh, Program
 
-from reshard.torch.traffic import least_bytes
+from reshard.torch.dtensor_calls import dtensor_calls
 from reshard.torch.hook import Hook
 from reshard.torch.kernels import torch_dtype
 from reshard.torch.specs import contiguous_strides, spec
-from reshard.torch.version import DTensorSpec, Part, _StridedShard, TensorMeta, TorchDispatchMode, compute_local_shape_and_global_offset, require, _gen_transform_infos
+from reshard.torch.version import DTensorSpec, Part, TensorMeta, TorchDispatchMode, compute_local_shape_and_global_offset, require
 
 Pass = Literal["forward", "backward"]
 
@@ -200,7 +199,7 @@ def _theirs(
     ops = _Ops()
 
     def seen(own: Callable[..., torch.Tensor], local: torch.Tensor, current: DTensorSpec, target: DTensorSpec, **options: Any) -> torch.Tensor:
-        calls, received = _calls(current, target, local.itemsize)
+        calls, received = dtensor_calls(current, target, local.itemsize)
         if calls:
             what = Redistributed(" -> ".join(DTensorSpec.format_shard_order_str(one.placements, one.shard_order) for one in (current, target)), calls, received)
             found.setdefault(key[0] or ("backward", ops.name), []).append(what)
@@ -269,36 +268,3 @@ def _empty(program: Program, name: str, device_mesh: DeviceMesh, trained: bool) 
     of = spec(value.sharding, device_mesh, dtype=dtype)
     local = torch.empty(compute_local_shape_and_global_offset(of.shape, device_mesh, of.placements)[0], dtype=dtype, device="meta")
     return DTensor(local, of, requires_grad=trained and dtype.is_floating_point)
-
-
-def _calls(current: DTensorSpec, target: DTensorSpec, item: int) -> tuple[tuple[str, ...], int]:
-    """Returns DTensor's collectives between two specs, and the minimum bytes that a rank receives by them.
-
-    A change of the sharded dim counts as an all-to-all, which it is on devices that have one.
-    """
-    calls, received = [], 0
-    placements = [Replicate() if one.is_partial() else one for one in current.placements]
-    for info in _gen_transform_infos(current, target):
-        before, after = info.src_dst_placements
-        members = current.mesh.size(info.mesh_dim)
-        placements[info.mesh_dim] = Replicate()
-        shape = list(compute_local_shape_and_global_offset(current.shape, current.mesh, placements)[0])
-        if not after.is_partial():
-            placements[info.mesh_dim] = after
-        kind = None
-        if isinstance(before, Shard | _StridedShard) and not after.is_partial():
-            kind = "all_gather" if isinstance(after, Replicate) else "all_to_all" if before.dim != after.dim else None
-        elif before.is_partial() and not after.is_partial():
-            kind = "all_reduce" if isinstance(after, Replicate) else "reduce_scatter"
-        if kind is None or members == 1:
-            continue
-        for placement in (before, after):
-            if isinstance(placement, Shard | _StridedShard):
-                # Shards are padded to the largest.
-                shape[placement.dim] = -(-shape[placement.dim] // members) * members
-        whole = prod(shape) * item
-        share = whole // members
-        made = share if kind in ("reduce_scatter", "all_to_all") else whole
-        calls.append(kind)
-        received += least_bytes(kind, whole, made, members)
-    return tuple(calls), received

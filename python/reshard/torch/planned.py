@@ -13,11 +13,12 @@ from torch.distributed.tensor import Partial
 from reshard import Planner, ReshardError
 from reshard._refusals import counted
 
+from reshard.torch.dtensor_calls import dtensor_calls
 from reshard.torch.execute import Executor, default_planner, is_for_all_ranks
 from reshard.torch.groups import groups_of, plan_within
 from reshard.torch.hook import Hook
 from reshard.torch.specs import placement, sharding
-from reshard.torch.version import DTensorSpec, again, get_active_debug_mode, local_tensor_mode, problem, usable
+from reshard.torch.version import DTensorSpec, Part, again, get_active_debug_mode, local_tensor_mode, problem, usable
 
 # The reasons why a redistribution is left to PyTorch, each with its text in a report.
 FALLBACKS = {
@@ -44,12 +45,18 @@ class FallbackError(RuntimeError):
 
 @dataclass
 class RedistributionRow:
-    """The count of redistributions between two specs, and how they were done."""
+    """The count of redistributions between two specs, and how they were done.
+
+    `pytorch_kinds` and `pytorch_bytes` are the collectives of PyTorch's own redistribution and the minimum
+    bytes that a rank receives by them; None if they are not known.
+    """
 
     calls: int = 0
     received_bytes: int = 0
     kinds: tuple[str, ...] = ()
     fallback: str | None = None
+    pytorch_kinds: tuple[str, ...] | None = None
+    pytorch_bytes: int | None = None
 
 
 @dataclass
@@ -78,6 +85,16 @@ class Report:
         return sum(line.calls * line.received_bytes for line in self.lines.values() if line.fallback is None)
 
     @property
+    def pytorch_collectives(self) -> int:
+        """The number of collective calls by which PyTorch would have done what plans did."""
+        return sum(line.calls * len(line.pytorch_kinds or ()) for line in self.lines.values() if line.fallback is None)
+
+    @property
+    def pytorch_bytes(self) -> int:
+        """The bytes that a rank would have received by those calls."""
+        return sum(line.calls * (line.pytorch_bytes or 0) for line in self.lines.values() if line.fallback is None)
+
+    @property
     def fallbacks(self) -> dict[str, int]:
         """The number of redistributions that were left to PyTorch, by reason."""
         counted: Counter[str] = Counter()
@@ -87,13 +104,16 @@ class Report:
         return dict(counted)
 
     def __str__(self) -> str:
-        rows = [("times", "bytes each", "redistribution", "by")]
+        rows = [("times", "bytes each", "redistribution", "by", "PyTorch", "bytes each")]
         for name, line in self.lines.items():
             how = ", ".join(line.kinds) or "no call" if line.fallback is None else f"PyTorch: {line.fallback}"
-            rows.append((str(line.calls), str(line.received_bytes) if line.fallback is None else "", name, how))
-        widths = [max(len(row[i]) for row in rows) for i in range(4)]
-        made = [f"{a:>{widths[0]}}  {b:>{widths[1]}}  {c:<{widths[2]}}  {d}".rstrip() for a, b, c, d in rows]
+            theirs = ("?", "") if line.pytorch_kinds is None else (counted(len(line.pytorch_kinds), "call"), str(line.pytorch_bytes))
+            rows.append((str(line.calls), str(line.received_bytes) if line.fallback is None else "", name, how, *theirs))
+        widths = [max(len(row[i]) for row in rows) for i in range(6)]
+        made = ["  ".join(c.ljust(w) if at in (2, 3) else c.rjust(w) for at, (c, w) in enumerate(zip(row, widths, strict=True))).rstrip() for row in rows]
+        unknown = any(line.fallback is None and line.pytorch_kinds is None for line in self.lines.values())
         made.append(f"{self.plans} by plans, {counted(self.collectives, 'call')}, {self.received_bytes} B received; by PyTorch: {sum(self.fallbacks.values())}")
+        made.append(f"PyTorch instead of plans: {counted(self.pytorch_collectives, 'call')}, {self.pytorch_bytes} B" + (", without rows of ?" if unknown else ""))
         if self.unsupported is not None:
             made.append(f"nothing was replaced: {self.unsupported}")
         return "\n".join(made)
@@ -159,11 +179,11 @@ class planned(contextlib.ContextDecorator):
         mode = local_tensor_mode()
         found: Executor | _Fallback
         if mode is not None:
-            found, line = self._line(current, target, _Fallback("local tensor", "a LocalTensorMode is active"))
+            found, line = self._line(local, current, target, _Fallback("local tensor", "a LocalTensorMode is active"))
         elif is_for_all_ranks():
-            found, line = self._line(current, target, _Fallback("one rank", "a graph is traced that all ranks will run"))
+            found, line = self._line(local, current, target, _Fallback("one rank", "a graph is traced that all ranks will run"))
         elif not all(type(extent) is int for extent in current.shape):
-            found, line = self._line(current, target, _Fallback("symbolic", f"shape {tuple(current.shape)}"))
+            found, line = self._line(local, current, target, _Fallback("symbolic", f"shape {tuple(current.shape)}"))
         else:
             stamp = (id(dist.group.WORLD), len(current.mesh._get_root_mesh()._flatten_mapping))
             if stamp != self._stamp:
@@ -171,7 +191,7 @@ class planned(contextlib.ContextDecorator):
                 self._stamp = stamp
             known = self._known.get((current, target))
             if known is None:
-                known = self._line(current, target, self._prepare(local, current, target))
+                known = self._line(local, current, target, self._prepare(local, current, target))
                 self._known[(current, target)] = known
             found, line = known
         if isinstance(found, _Fallback):
@@ -181,7 +201,7 @@ class planned(contextlib.ContextDecorator):
             return own(local, current, target, **options)
         if found.dtype != local.dtype:
             # The spec has the type of the whole tensor, and this shard has been cast.
-            found, line = self._line(current, target, self._prepare(local, current, target))
+            found, line = self._line(local, current, target, self._prepare(local, current, target))
             if isinstance(found, _Fallback):
                 return own(local, current, target, **options)
         line.calls += 1
@@ -193,12 +213,21 @@ class planned(contextlib.ContextDecorator):
         ):
             return found(local, async_op=options.get("async_op", False))
 
-    def _line(self, current: DTensorSpec, target: DTensorSpec, found: Executor | _Fallback) -> tuple[Executor | _Fallback, RedistributionRow]:
+    def _line(self, local: torch.Tensor, current: DTensorSpec, target: DTensorSpec, found: Executor | _Fallback) -> tuple[Executor | _Fallback, RedistributionRow]:
         name = _between(current, target)
         if isinstance(found, _Fallback):
             name += f" ({found.reason})"
-            return found, self._report.lines.setdefault(name, RedistributionRow(fallback=found.reason))
-        return found, self._report.lines.setdefault(name, RedistributionRow(kinds=tuple(found.kinds), received_bytes=found.received_bytes))
+        line = self._report.lines.get(name)
+        if line is None:
+            theirs = _by_pytorch(current, target, local.itemsize) if not isinstance(found, _Fallback) or found.reason in _DONE else None
+            if isinstance(found, _Fallback):
+                line = RedistributionRow(fallback=found.reason)
+            else:
+                line = RedistributionRow(kinds=tuple(found.kinds), received_bytes=found.received_bytes)
+            if theirs is not None:
+                line.pytorch_kinds, line.pytorch_bytes = theirs
+            self._report.lines[name] = line
+        return found, line
 
     def _prepare(self, local: torch.Tensor, current: DTensorSpec, target: DTensorSpec) -> Executor | _Fallback:
         reason = why_not(current, target)
@@ -245,6 +274,22 @@ def why_not(current: DTensorSpec, target: DTensorSpec) -> tuple[str, str] | None
     if current.tensor_meta is None:
         return "symbolic", "the spec has no shape"
     return None
+
+
+# The reasons of fallbacks that PyTorch then does with known sizes; for the others its calls are not known.
+_DONE = frozenset({"into terms", "placement", "dtype", "groups"})
+
+
+def _by_pytorch(current: DTensorSpec, target: DTensorSpec, item: int) -> tuple[tuple[str, ...], int] | None:
+    """Returns the collectives of PyTorch's own redistribution and their bytes; None if it has none."""
+    # The names that count them are not needed for plans, which run without them.
+    if problem(Part.CHECK) is not None:
+        return None
+    try:
+        return dtensor_calls(current, target, item)
+    except Exception:
+        # PyTorch has no steps for some pairs that plans have, and raises errors of several types.
+        return None
 
 
 def _between(current: DTensorSpec, target: DTensorSpec) -> str:

@@ -464,6 +464,30 @@ def test_a_wait_stays_open_where_nothing_is_unpacked(eight: Ranks) -> None:
     eight.run(asynchronous)
 
 
+def compared_with_pytorch(rank: int) -> int:
+    """PyTorch itself makes the calls that the report lists next to ours, and receives those bytes."""
+    mesh = device_mesh((2, 4), ("dp", "tp"))
+    whole, seen = whole_of((16, 8)), 0
+    for before, after in [*PAIRS, ((R, Shard(0)), (R, Partial()))]:
+        x = dtensor(whole, before, mesh)
+        with Counted() as counted:
+            x.redistribute(placements=after)
+        with planned() as plans:
+            for _ in range(2):
+                x.redistribute(placements=after)
+        made = plans.report()
+        for row in made.lines.values():  # none if nothing changes
+            assert (list(row.pytorch_kinds or ()), row.pytorch_bytes) == (counted.calls, counted.bytes), (before, after, str(made))
+            totals = (made.pytorch_collectives, made.pytorch_bytes)
+            assert totals == ((2 * len(counted.calls), 2 * counted.bytes) if row.fallback is None else (0, 0))
+            seen += 1
+    return seen
+
+
+def test_the_report_has_pytorchs_calls_too(eight: Ranks) -> None:
+    assert min(eight.run(compared_with_pytorch)) > 100
+
+
 def report(rank: int) -> str:
     mesh = device_mesh((2, 4), ("dp", "tp"))
     with planned() as plans:
@@ -476,6 +500,8 @@ def report(rank: int) -> str:
     assert made.plans == 3 and made.fallbacks == {"into terms": 1}
     # Every rank has 16 elements of 128: half of them stay in a change of dims.
     assert made.received_bytes > 0 and made.collectives == 3
+    assert made.pytorch_collectives > made.collectives and made.pytorch_bytes > made.received_bytes, made
+    assert f"PyTorch instead of plans: {made.pytorch_collectives} calls, {made.pytorch_bytes} B" in str(made)
     return str(made)
 
 
