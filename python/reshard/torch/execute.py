@@ -18,6 +18,7 @@ from reshard._refusals import counted, refused
 from reshard.torch.groups import Groups
 from reshard.torch.lost import lost
 from reshard.torch.memory import check_is_there, resolved, why_no_target
+from reshard.torch.specs import norm_exponent
 from reshard.torch.version import _are_we_tracing, _maybe_wrap_tensor
 
 _Step = Callable[[torch.Tensor], torch.Tensor]
@@ -227,7 +228,7 @@ def packer(call: RankCall) -> _Step:
 
 def _identity(op: str, dtype: torch.dtype) -> float | int | bool:
     """Returns the identity of an op."""
-    if op == "sum":
+    if op == "sum" or norm_exponent(op) is not None:
         return 0
     if op == "prod":
         return 1
@@ -248,6 +249,11 @@ def _combined(op: str, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         return torch.minimum(old, new)
     if op == "max":
         return torch.maximum(old, new)
+    exponent = norm_exponent(op)
+    if exponent == float("inf"):
+        return torch.maximum(old.abs(), new.abs())
+    if exponent is not None:
+        return (old.abs().pow(exponent) + new.abs().pow(exponent)).pow(1 / exponent)
     raise ReshardError(f"PyTorch has no reduction for partial values of {op}")
 
 

@@ -17,6 +17,7 @@ from reshard.torch.dtensor_calls import dtensor_calls
 from reshard.torch.execute import Executor, default_planner, is_for_all_ranks
 from reshard.torch.groups import groups_of, plan_within
 from reshard.torch.hook import Hook
+from reshard.torch.norms import NormExecutor, as_powers, norm_reduced
 from reshard.torch.specs import placement, sharding
 from reshard.torch.version import DTensorSpec, Part, again, get_active_debug_mode, local_tensor_mode, problem, usable
 
@@ -24,7 +25,7 @@ from reshard.torch.version import DTensorSpec, Part, again, get_active_debug_mod
 FALLBACKS = {
     "into terms": "R or S becomes P: PyTorch divides or pads, plans use one copy; the global tensor is the same",
     "terms": "P(a) becomes P(b), or dims have partial values of different ops: PyTorch raises its errors",
-    "placement": "a subclass of a placement, masked partial values or a bitwise op: it has a state, or there is no notation",
+    "placement": "a subclass of a placement, masked partial values, a bitwise op, or a norm of another exponent: it has a state, or there is no notation",
     "dtype": "the elements have no such arithmetic here, or no type",
     "symbolic": "a symbolic shape: plans need sizes",
     "local tensor": "LocalTensor: calls differ by rank",
@@ -241,9 +242,16 @@ class planned(contextlib.ContextDecorator):
             return _Fallback("placement", str(error))
         try:
             groups = groups_of(current.mesh)
+            norm = norm_reduced(current, target)
+            if norm is not None:
+                if not local.dtype.is_floating_point:
+                    return _Fallback("dtype", f"a norm of {local.dtype}")
+                before, after = as_powers(before, norm), as_powers(after, norm)
             plan = plan_within(groups, self._planner, before, after, local.dtype)
             if plan is None:
                 return _Fallback("groups", f"groups {groups}")
+            if norm is not None:
+                return NormExecutor(plan, dist.get_rank(), groups, local.dtype, norm)
             return Executor(plan, dist.get_rank(), groups, local.dtype)
         except ReshardError as error:
             return _Fallback("dtype", str(error))
@@ -263,12 +271,12 @@ def why_not(current: DTensorSpec, target: DTensorSpec) -> tuple[str, str] | None
             placement(one)
         except ReshardError as error:
             return "placement", str(error)
-    terms = [{one.reduce_op for one in of.placements if type(one) is Partial} for of in (current, target)]
+    terms = [{placement(one) for one in of.placements if isinstance(one, Partial)} for of in (current, target)]
     if any(len(ops) > 1 for ops in terms):
         return "terms", "dims have partial values of different ops"
     for before, after in zip(current.placements, target.placements, strict=True):
-        if type(after) is Partial and before != after:
-            if type(before) is Partial:
+        if isinstance(after, Partial) and before != after:
+            if isinstance(before, Partial):
                 return "terms", f"{before} becomes {after}"
             return "into terms", f"{before} becomes {after}"
     if current.tensor_meta is None:

@@ -1,5 +1,6 @@
 """Conversion of meshes, placements, shardings and types between PyTorch and this library."""
 
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -9,11 +10,13 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Sha
 
 from reshard import Mesh, NotRepresentable, ReshardError, Sharding
 
-from reshard.torch.version import DTensorSpec, ShardOrderEntry, _StridedShard, TensorMeta, _disable_current_modes, require, split_factor
+from reshard.torch.version import DTensorSpec, Part, ShardOrderEntry, _NormPartial, _StridedShard, TensorMeta, _disable_current_modes, problem, require, split_factor
 
 # The reduce ops of partial values: PyTorch's names, and this library's.
 REDUCE_OPS = {"sum": "sum", "avg": "avg", "product": "prod", "min": "min", "max": "max"}
 OURS_TO_TORCH = {ours: theirs for theirs, ours in REDUCE_OPS.items()}
+# A norm of this library is this text and its exponent.
+_NORM = "norm"
 
 
 @lru_cache(maxsize=1024)
@@ -46,7 +49,30 @@ def placement(of: Placement) -> str:
         return f"SS({of.dim},{split_factor(of)})"
     if type(of) is Partial and of.reduce_op in REDUCE_OPS:
         return f"P({REDUCE_OPS[of.reduce_op]})"
+    exponent = exponent_of(of)
+    # The notation has exponents from 0.001 to 65, with three decimals.
+    if exponent is not None and (math.isinf(exponent) or round(exponent, 3) == exponent) and not exponent < 0.001 and (exponent <= 65 or exponent == math.inf):
+        return norm_notation(exponent)
     raise NotRepresentable(f"the PyTorch placement {of} has no notation here")
+
+
+def exponent_of(of: Placement) -> float | None:
+    """Returns the exponent of partial norms; None for other placements."""
+    return float(of.norm_type) if type(of) is _NormPartial and problem(Part.NORMS) is None else None
+
+
+def norm_notation(exponent: float) -> str:
+    """Returns partial norms in this library's notation.
+
+    >>> norm_notation(2.0)
+    'P(norm2)'
+    """
+    return f"P({_NORM}{int(exponent) if exponent.is_integer() else repr(exponent)})"
+
+
+def norm_exponent(op: str) -> float | None:
+    """Returns the exponent of a reduce op of this library; None if it is not a norm."""
+    return float(op.removeprefix(_NORM)) if op.startswith(_NORM) else None
 
 
 def placements(of: Any) -> str:
@@ -156,4 +182,6 @@ def _of_notation(word: str) -> Any:
         return _StridedShard(int(dim), split_factor=int(factor))
     if head == "P" and inner in OURS_TO_TORCH:
         return Partial(OURS_TO_TORCH[inner])
+    if head == "P" and (exponent := norm_exponent(inner)) is not None and problem(Part.NORMS) is None:
+        return _NormPartial(int(exponent) if exponent.is_integer() else exponent)
     raise ValueError(word)

@@ -28,6 +28,7 @@ class Part(Enum):
     CHECK = "check"
     RULES = "rules"
     AUDIT = "audit"
+    NORMS = "norms"
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ _FUNCOL = "torch.distributed._functional_collectives"
 _SPEC = "torch.distributed.tensor._dtensor_spec"
 _MESH = "torch.distributed.device_mesh"
 _CALLS = "ops._c10d_functional"
+_NORMS = "torch.distributed.tensor._ops._math_ops"
 
 NEEDED = (
     *(Private(module, REDISTRIBUTES, REDISTRIBUTE_TAKES) for module in _BOUND),
@@ -122,6 +124,7 @@ NEEDED = (
     Private("torch.distributed.tensor", "DTensor._op_dispatcher.sharding_propagator.op_to_rules", None, Part.RULES),
     Private("torch.distributed.tensor", "DTensor._op_dispatcher.sharding_propagator.op_strategy_funcs", None, Part.RULES),
     Private("torch.distributed.tensor", "DTensor._op_dispatcher.sharding_propagator.op_single_dim_strategy_funcs", None, Part.RULES),
+    Private(_NORMS, "_NormPartial", ("norm_type",), Part.NORMS),
 )
 
 SUPPORTED = {
@@ -159,6 +162,7 @@ if TYPE_CHECKING:
     from torch.distributed.tensor._dtensor_spec import DTensorSpec as DTensorSpec
     from torch.distributed.tensor._dtensor_spec import ShardOrderEntry as ShardOrderEntry
     from torch.distributed.tensor._dtensor_spec import TensorMeta as TensorMeta
+    from torch.distributed.tensor._ops._math_ops import _NormPartial as _NormPartial
     from torch.distributed.tensor._redistribute import _gen_transform_infos as _gen_transform_infos
     from torch.distributed.tensor._utils import compute_local_shape_and_global_offset as compute_local_shape_and_global_offset
     from torch.distributed.tensor.placement_types import _StridedShard as _StridedShard
@@ -178,6 +182,7 @@ else:
     TensorMeta = _found(_SPEC, "TensorMeta")
     _gen_transform_infos = _found("torch.distributed.tensor._redistribute", "_gen_transform_infos")
     compute_local_shape_and_global_offset = _found("torch.distributed.tensor._utils", "compute_local_shape_and_global_offset")
+    _NormPartial = _found(_NORMS, "_NormPartial")
     _StridedShard = _found("torch.distributed.tensor.placement_types", "_StridedShard")
     get_active_debug_mode = _found("torch.utils._debug_mode", "get_active_debug_mode")
     TorchDispatchMode = _found("torch.utils._python_dispatch", "TorchDispatchMode")

@@ -8,6 +8,7 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Partial, Placement, Shard
 from torch.distributed.tensor._dtensor_spec import DTensorSpec, ShardOrderEntry, TensorMeta
+from torch.distributed.tensor._ops._math_ops import _NormPartial
 from torch.distributed.tensor.placement_types import _MaskPartial, _StridedShard
 
 from definition import R, device_mesh, dtensor, shard, whole_of
@@ -83,6 +84,27 @@ def test_meshes(eight: Ranks) -> None:
     eight.run(meshes)
 
 
+def every_class(rank: int) -> None:
+    """Every placement that both have is translated both ways."""
+    over = device_mesh((8,), ("x",))
+    both: list[tuple[Placement, str]] = [
+        (R, "R"),
+        (Shard(1), "S(1)"),
+        (_StridedShard(0, split_factor=2), "SS(0,2)"),
+        *((Partial(theirs), f"P({ours})") for theirs, ours in [("sum", "sum"), ("avg", "avg"), ("product", "prod"), ("min", "min"), ("max", "max")]),
+        *((_NormPartial(of), f"P(norm{text})") for of, text in [(1, "1"), (2.0, "2"), (2.5, "2.5"), (float("inf"), "inf")]),
+    ]
+    for theirs, text in both:
+        of = DTensorSpec(over, (theirs,), tensor_meta=meta((16, 8)), use_strided_shard_as_shard_order=False)
+        assert sharding(of) == Sharding("x=8", (16, 8), text), text
+        made = spec(Sharding("x=8", (16, 8), text), over, of.tensor_meta)
+        assert made.placements == (theirs,) and type(made.placements[0]) is type(theirs), text
+
+
+def test_every_placement_of_both_is_translated(eight: Ranks) -> None:
+    eight.run(every_class)
+
+
 def refusals(rank: int) -> None:
     over = device_mesh((8,))
 
@@ -92,6 +114,9 @@ def refusals(rank: int) -> None:
 
     refused(NotRepresentable, "MaskPartial|MaskP", lambda: sharding(DTensorSpec(over, (_MaskPartial(),), tensor_meta=meta((8,)))))
     refused(NotRepresentable, "bor", lambda: sharding(DTensorSpec(over, (Partial("bor"),), tensor_meta=meta((8,)))))
+    for exponent in (0, -1, 1e-9, 66.5, 2.00001, float("nan"), float("-inf")):
+        of = DTensorSpec(over, (_NormPartial(exponent),), tensor_meta=meta((8,)))
+        refused(NotRepresentable, "NormP", lambda of=of: sharding(of))
     refused(ReshardError, "no tensor_meta", lambda: sharding(DTensorSpec(over, (R,))))
     refused(ReshardError, "both need the same ranks", lambda: spec(Sharding("x=4", (8,), "S(0)"), over))
     refused(NotRepresentable, "no PyTorch placements", lambda: spec(Sharding("x=8", (16,), "Z(0)"), over))
