@@ -49,20 +49,25 @@ def rules(table: OpTable | None = None, names: Iterable[str] | None = None) -> l
     is left out. A dim is sharded if the number of ranks divides it. An argument that the table does not know
     makes the op run on replicas.
 
-    Errors: `ReshardError` for a name that is missing in PyTorch or in the table.
+    Errors: `ReshardError` for a name that is missing in PyTorch or in the table, and for an op whose result has a
+    shape that depends on data; no op is registered then.
     """
     require(Part.RULES)
     chosen = OpTable.standard() if table is None else table
     made = []
-    for name in names if names is not None else OPS:
+    for name in dict.fromkeys(names if names is not None else OPS):
         overload = _overload(name)
         ours = OPS.get(name, name.partition(".")[0])
         if ours not in chosen:
             raise refused("op", f"the table has no op {ours}")
+        if torch.Tag.dynamic_output_shape in overload.tags:
+            # A rule has shapes alone, and a shard of such a result has a size that no rank can compute from them.
+            raise refused("op", f"the shape of aten::{name}'s result depends on data, so it has no sharding rule; call it on a tensor from full_tensor()")
         if is_known(overload):
             continue
-        register_sharding(overload)(_rule(overload, ours, chosen))
         made.append(Registered(overload, ours))
+    for one in made:
+        register_sharding(one.overload)(_rule(one.overload, one.op, chosen))
     return made
 
 

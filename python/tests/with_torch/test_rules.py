@@ -116,17 +116,28 @@ def by_rules(rank: int) -> list[str]:
     cut = dtensor(batch, [Shard(0), Replicate()], mesh)
     sums = torch.addbmm(dtensor(torch.zeros(4, 4), [Replicate(), Replicate()], mesh), cut, cut)
     torch.testing.assert_close(sums.full_tensor(), torch.addbmm(torch.zeros(4, 4), batch, batch))
+    return [one.op for one in made]
+
+
+def rejected(rank: int) -> None:
+    """Names for which no rule is possible are errors, and then no other name is registered either."""
+    table = OpTable.standard()
+    for name in ["nonzero", "masked_select", "unique_consecutive", "bincount", "repeat_interleave.Tensor"]:
+        assert name.partition(".")[0] in table, "the table has its rule, so that only its shape is the reason"
+        with pytest.raises(ReshardError, match=f"the shape of aten::{name}'s result depends on data"):
+            rules(names=["renorm", name])
+    assert not is_known(_overload("renorm"))
     with pytest.raises(ReshardError, match="PyTorch has no aten::nothing"):
         rules(names=["nothing"])
     with pytest.raises(ReshardError, match="the table has no op renorm"):
         rules(OpTable.empty(), ["renorm"])
-    return [one.op for one in made]
 
 
 def test_ops_of_dtensors_go_by_them() -> None:
     # Registered rules stay, so this test has separate ranks.
     ranks = Ranks(8)
     try:
+        ranks.run(rejected)
         ranks.run(by_rules)
     finally:
         ranks.close()
