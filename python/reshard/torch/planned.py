@@ -13,13 +13,14 @@ from torch.distributed.tensor import Partial
 from reshard import Planner, ReshardError
 from reshard._refusals import counted
 
+from reshard.torch.compiled import entered, left
 from reshard.torch.dtensor_calls import dtensor_calls
 from reshard.torch.execute import Executor, default_planner, is_for_all_ranks
 from reshard.torch.groups import groups_of, plan_within
 from reshard.torch.hook import Hook
 from reshard.torch.norms import NormExecutor, as_powers, norm_reduced
 from reshard.torch.specs import placement, sharding
-from reshard.torch.version import DTensorSpec, Part, again, get_active_debug_mode, local_tensor_mode, problem, usable
+from reshard.torch.version import DTensorSpec, Part, _disable_current_modes, again, get_active_debug_mode, local_tensor_mode, problem, usable
 
 # The reasons why a redistribution is left to PyTorch, each with its text in a report.
 FALLBACKS = {
@@ -155,19 +156,22 @@ class planned(contextlib.ContextDecorator):
         """Enters it, until `disable`.
 
         If a private name that it needs is missing in the installed PyTorch or takes other arguments, nothing
-        is replaced, and a warning reports it once.
+        is replaced, and a warning reports it once. Another warning lists the functions that were compiled before:
+        PyTorch's calls stay in their graphs.
 
         Errors: under `strict`, RuntimeError instead of that warning.
         """
         again()
         if self._strict or usable():
             self._hook.enter()
+            entered(self)
         else:
             self._report.unsupported = problem()
         return self
 
     def disable(self) -> None:
         """Leaves it; the last one to leave restores PyTorch's function."""
+        left(self)
         self._hook.leave()
 
     def __enter__(self) -> "planned":
@@ -294,7 +298,9 @@ def _by_pytorch(current: DTensorSpec, target: DTensorSpec, item: int) -> tuple[t
     if problem(Part.CHECK) is not None:
         return None
     try:
-        return dtensor_calls(current, target, item)
+        # A trace would note the positions in the device mesh that are read here as values of its graph.
+        with _disable_current_modes():
+            return dtensor_calls(current, target, item)
     except Exception:
         # PyTorch has no steps for some pairs that plans have, and raises errors of several types.
         return None

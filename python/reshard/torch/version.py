@@ -8,11 +8,12 @@ name is missing or takes other arguments, PyTorch's own code runs, with one warn
 import importlib
 import inspect
 import re
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,6 +30,7 @@ class Part(Enum):
     RULES = "rules"
     AUDIT = "audit"
     NORMS = "norms"
+    COMPILED = "compiled"
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ _FUNCOL = "torch.distributed._functional_collectives"
 _SPEC = "torch.distributed.tensor._dtensor_spec"
 _MESH = "torch.distributed.device_mesh"
 _CALLS = "ops._c10d_functional"
+_COMPILER = "torch._dynamo.convert_frame"
 _NORMS = "torch.distributed.tensor._ops._math_ops"
 
 NEEDED = (
@@ -125,6 +128,8 @@ NEEDED = (
     Private("torch.distributed.tensor", "DTensor._op_dispatcher.sharding_propagator.op_strategy_funcs", None, Part.RULES),
     Private("torch.distributed.tensor", "DTensor._op_dispatcher.sharding_propagator.op_single_dim_strategy_funcs", None, Part.RULES),
     Private(_NORMS, "_NormPartial", ("norm_type",), Part.NORMS),
+    Private(_COMPILER, "output_codes", None, Part.COMPILED),
+    Private(_COMPILER, "orig_code_map", None, Part.COMPILED),
 )
 
 SUPPORTED = {
@@ -199,6 +204,16 @@ def installed() -> tuple[int, int]:
 def hooked() -> list[ModuleType]:
     """Returns the modules that have bound the function through which redistributions pass."""
     return [module for name in _BOUND if (module := _module(name)) is not None]
+
+
+def compiled_codes() -> list[tuple[CodeType, CodeType]]:
+    """Returns the code of each compiled graph that is cached, and the function that it was compiled from."""
+    # Loading the compiler takes seconds; until something else loads it, nothing is compiled.
+    compiler: Any = sys.modules.get(_COMPILER)
+    if compiler is None or problem(Part.COMPILED) is not None:
+        return []
+    made = [code for one in list(compiler.output_codes.seen) if (code := one()) is not None]
+    return [(code, compiler.orig_code_map.get(code, code)) for code in made]
 
 
 def split_factor(of: Any) -> int:
