@@ -1,4 +1,4 @@
-"""Functions that were compiled before `planned` was entered: one warning, and what it recommends works."""
+"""Functions that were compiled before `planned` was entered: one warning, whose advice works."""
 
 import warnings
 from collections.abc import Callable

@@ -120,7 +120,7 @@ def by_rules(rank: int) -> list[str]:
 
 
 def rejected(rank: int) -> None:
-    """Names for which no rule is possible are errors, and then no other name is registered either."""
+    """An op that cannot have a rule is an error, and then no other name is registered either."""
     table = OpTable.standard()
     for name in ["nonzero", "masked_select", "unique_consecutive", "bincount", "repeat_interleave.Tensor"]:
         assert name.partition(".")[0] in table, "the table has its rule, so that only its shape is the reason"

@@ -85,7 +85,7 @@ def test_meshes(eight: Ranks) -> None:
 
 
 def every_class(rank: int) -> None:
-    """Every placement that both have is translated both ways."""
+    """Every placement that both have is translated in both directions."""
     over = device_mesh((8,), ("x",))
     both: list[tuple[Placement, str]] = [
         (R, "R"),
