@@ -213,7 +213,7 @@ def _theirs(
         if not isinstance(value, DTensor):
             return
         target = spec(program[name].sharding, device_mesh, dtype=value.dtype)
-        calls, received = _calls(value._spec, target, value.dtype.itemsize)
+        calls, received = dtensor_calls(value._spec, target, value.dtype.itemsize)
         if calls:
             what = " -> ".join(DTensorSpec.format_shard_order_str(one.placements, one.shard_order) for one in (value._spec, target))
             found.setdefault((of, f"{name}, a result"), []).append(Redistributed(what, calls, received))
