@@ -14,10 +14,11 @@ from reshard.torch.specs import mesh, sharding, words
 
 def device_mesh_of(tensors: list[torch.Tensor]) -> DeviceMesh | None:
     """Returns the root mesh of the DTensors, or None if there is none. Errors: several root meshes."""
-    roots = {id(root): root for one in tensors if isinstance(one, DTensor) for root in [one.device_mesh._get_root_mesh()]}
+    # Equal meshes may be different objects: PyTorch caches specs with the first one.
+    roots = list(dict.fromkeys(one.device_mesh._get_root_mesh() for one in tensors if isinstance(one, DTensor)))
     if len(roots) > 1:
-        raise refused("mesh", f"the tensors are on {len(roots)} meshes ({', '.join(str(mesh(root)) for root in roots.values())}); make them of one, as slices")
-    return next(iter(roots.values()), None)
+        raise refused("mesh", f"the tensors are on {len(roots)} meshes ({', '.join(str(mesh(root)) for root in roots)}); make them of one, as slices")
+    return next(iter(roots), None)
 
 
 def type_of(name: str, tensor: torch.Tensor | None, root: DeviceMesh | None, replicated: str, axes: int) -> str:
@@ -30,7 +31,7 @@ def type_of(name: str, tensor: torch.Tensor | None, root: DeviceMesh | None, rep
     own = tensor.device_mesh
     text, order, of_order = str(sharding(tensor)).partition(" order=")
     of_own = [replicated if word == "R" else word for word in words(text)]
-    if own is root:
+    if own == root:
         return ",".join(of_own) + order + of_order
     names, of_root = own.mesh_dim_names or (), root.mesh_dim_names or ()
     if not names or not set(names) <= set(of_root):
