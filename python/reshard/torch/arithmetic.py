@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from reshard._refusals import counted
+
 if TYPE_CHECKING:
     from reshard.torch.call import Call
     from reshard.torch.forms import Form
@@ -103,7 +105,7 @@ def product(call: "Call") -> Any:
     left, arrow, right = equation.partition("->")
     inputs = left.split(",")
     if len(inputs) != len(names):
-        raise call.rejected(f"has {len(names)} operands for the equation {equation}")
+        raise call.rejected(f"has {counted(len(names), 'operand')} for the equation {equation}")
     if not arrow:
         once = sorted(letter for letter in set(left) - {",", "."} if left.count(letter) == 1)
         right = ("..." if "..." in left else "") + "".join(once)

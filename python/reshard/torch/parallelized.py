@@ -17,7 +17,7 @@ def device_mesh_of(tensors: list[torch.Tensor]) -> DeviceMesh | None:
     # Equal meshes may be different objects: PyTorch caches specs with the first one.
     roots = list(dict.fromkeys(one.device_mesh._get_root_mesh() for one in tensors if isinstance(one, DTensor)))
     if len(roots) > 1:
-        raise refused("mesh", f"the tensors are on {len(roots)} meshes ({', '.join(str(mesh(root)) for root in roots)}); make them of one, as slices")
+        raise refused("mesh", f"the tensors are on several root meshes ({', '.join(str(mesh(root)) for root in roots)}); make them of one, as slices")
     return next(iter(roots), None)
 
 
