@@ -1,10 +1,10 @@
-"""Kills a rank at a random time of repeated transfers of weights, and compares the weights of all servers.
+"""Kills or stops a rank at a random time of repeated transfers of weights, and compares the weights of all servers.
 
     python kill_weights.py [SEED SECONDS]
 
-After each kill every rank that is alive has raised an error that names the killed one, and every server has the
-weights of one epoch, whole. Prints the number of runs, and of those in which the ranks stopped at different epochs:
-a kill within the agreement.
+After each fault every other rank has raised an error that names the failed one, and every server has the weights of
+one epoch, whole. Prints the number of faults by signal, and of those after which ranks are at different epochs: the
+fault was within the agreement.
 """
 
 import os
@@ -13,11 +13,12 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 
 from ranks import Ranks
 
 
-def updated(rank: int, commit: str, victim: int, milliseconds: int) -> tuple[int | None, int | None]:
+def updated(rank: int, commit: str, victim: int, milliseconds: int, fault: signal.Signals) -> tuple[int | None, int | None]:
     """Sends weights until a rank has gone; returns the epoch of this rank's weights, and the rank that the error names."""
     import test_weights
 
@@ -30,7 +31,7 @@ def updated(rank: int, commit: str, victim: int, milliseconds: int) -> tuple[int
 
     def end() -> None:
         time.sleep(milliseconds / 1000)
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), fault)
 
     if rank == victim:
         threading.Thread(target=end, daemon=True).start()
@@ -52,21 +53,29 @@ def _version(epoch: int) -> int:
 def main(seed: int = 1, seconds: float = 60) -> None:
     import kill_weights
 
-    drawn, end, runs, differ = random.Random(seed), time.monotonic() + seconds, 0, 0
+    drawn, end, differ = random.Random(seed), time.monotonic() + seconds, 0
+    runs: Counter[signal.Signals] = Counter()
     while time.monotonic() < end:
         commit, victim, milliseconds = drawn.choice(["all", "swap"]), drawn.randrange(8), drawn.randrange(300)
+        # A stopped rank takes the group's timeout.
+        fault = signal.SIGSTOP if drawn.randrange(5) == 0 else signal.SIGKILL
         ranks = Ranks(8, timeout_seconds=5)
+        ended = threading.Timer(40, ranks.processes[victim].kill) if fault is signal.SIGSTOP else None
+        if ended is not None:
+            ended.start()
         try:
-            ranks.run(kill_weights.updated, commit, victim, milliseconds, seconds=120)
+            ranks.run(kill_weights.updated, commit, victim, milliseconds, fault, seconds=120)
         except AssertionError:
-            pass  # the killed rank
+            pass  # the failed rank
         finally:
             ranks.close()
         alive = {rank: answer for rank, (_, answer) in ranks.answers.items() if rank != victim}
         wrong = {rank: answer for rank, answer in alive.items() if not ranks.answers[rank][0] or answer[1] != victim}
-        assert not wrong, f"seed {seed}, run {runs}: {commit}, rank {victim} killed after {milliseconds} ms: {wrong}"
-        runs, differ = runs + 1, differ + (len({epoch for epoch, _ in alive.values()}) > 1)
-    print(f"{runs} kills, at different epochs after {differ} of them")
+        assert not wrong, f"seed {seed}, run {runs.total()}: {commit}, {fault.name} of rank {victim} after {milliseconds} ms: {wrong}"
+        runs[fault] += 1
+        differ += len({epoch for epoch, _ in alive.values()}) > 1
+    counts = ", ".join(f"{fault.name} {number}" for fault, number in sorted(runs.items()))
+    print(f"{runs.total()} faults ({counts}), at different epochs after {differ} of them")
 
 
 if __name__ == "__main__":
