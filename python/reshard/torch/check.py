@@ -112,6 +112,14 @@ def check(
     # A parameter with several names is one input, by its first name, and has one gradient.
     first: dict[int, str] = {}
     known = {name: first.setdefault(id(one), name) for name, one in parameters.items()}
+    # Before any is left out, so that a pattern of a name that the program does not need counts as used; a tensor with
+    # several names has the type of any of them.
+    wanted_of: dict[str, str] = {}
+    for node in exported.graph.nodes:
+        if node.op == "placeholder":
+            meant = own.get(node.name, node.name)
+            if (text := types.of(meant)) is not None:
+                wanted_of.setdefault(known.get(meant, meant), text)
     trained = []
     for node in exported.graph.nodes:
         if node.op == "placeholder":
@@ -126,7 +134,7 @@ def check(
                 names[node] = _name(meant)
                 continue
             replicated = "I" if node.name in signature.inputs_to_parameters else "R"
-            wanted = types.of(meant) or type_of(meant, tensors.get(meant), root, replicated, len(ranks.names))
+            wanted = wanted_of.get(meant) or type_of(meant, tensors.get(meant), root, replicated, len(ranks.names))
             names[node] = graph.input(_name(meant), value.dtype, tuple(value.shape), wanted)
             if node in folded:
                 lowering.constants[names[node]] = folded.value(node)

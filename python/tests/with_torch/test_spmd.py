@@ -310,6 +310,7 @@ def test_tensors_with_two_names_and_constants() -> None:
     axis = MeshAxis.of(2, 1)
     assert (get_local_type(module.second.weight), get_local_type(module.calls), get_local_type(x)) == ({axis: I}, {axis: R}, {axis: V})
     assert typed(module, [x], "tp=2") == {"first.weight": "I", "second.weight": "I", "calls": "R", "x": "S(0)"}
+    check(Tied(4), [torch.ones(2, 4)], "tp=2", typed(module, [x], "tp=2"), gradient=True)
     assert typed(Tied(4), [], "tp=2") == {}
     assert_type(module.calls, {MeshAxis.of(3, 2): V})
     with pytest.raises(ReshardError, match="is not an axis of the mesh tp=2"):
@@ -342,9 +343,9 @@ def test_a_transition_is_typed_while_it_runs(four: Ranks) -> None:
 def test_replicate_of_dtensor_is_invariant_there_and_replicated_here() -> None:
     assert dtensor_placement_to_spmd_type(Replicate()) is I
     assert dtensor_placement_to_spmd_type(Replicate(), Partial()) is R
-    # For `check` a parameter without a placement is R, and DTensor's Replicate is I.
+    # For `check` a parameter without a placement is I, as DTensor's Replicate is; an input is R.
     program = check(torch.nn.Linear(4, 4), [torch.zeros(2, 4)], "tp=2", {}).program
-    assert program["weight"].type == "R"
+    assert program["weight"].type == "I" and program["input"].type == "R"
 
 
 def all_axes(rank: int) -> tuple[int, int, int, int]:

@@ -29,7 +29,9 @@ def assert_types(checked: CheckReport, module: torch.nn.Module, inputs: Sequence
     """
     program = checked.program
     names = set(program.inputs)
-    own = {value_name(name): tensor for name, tensor in _own(module).items()}
+    # A parameter with several names is one input, by its first name.
+    first: dict[int, str] = {}
+    own = {value_name(first.setdefault(id(tensor), name)): tensor for name, tensor in _own(module).items()}
     # All are compared before any gets a type.
     found: list[tuple[torch.Tensor, SpmdType]] = []
     for name, tensor in own.items():
