@@ -1,7 +1,7 @@
 """A slow definition of a rank's shard by nested `torch.chunk`, and a counter of collective calls."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -128,3 +128,14 @@ class Counted(TorchDispatchMode):
             else:
                 assert name.startswith(("wait_tensor", "_wrap_tensor")), name
         return made
+
+
+def kept_graphs() -> tuple[list[str], Callable[[torch.fx.GraphModule, Any], Any]]:
+    """Returns a list, and a compiler of `torch.compile` that runs a graph as it is and appends its targets to the list."""
+    graphs: list[str] = []
+
+    def keep(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        graphs.append("\n".join(str(node.target) for node in graph.graph.nodes))
+        return graph.forward
+
+    return graphs, keep

@@ -22,7 +22,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.distributed.tensor.placement_types import _MaskPartial
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from definition import Counted, R, device_mesh, dtensor, shard, whole_of
+from definition import Counted, R, device_mesh, dtensor, kept_graphs, shard, whole_of
 from ranks import Ranks
 from reshard import ReshardError
 from reshard.torch import FALLBACKS, Groups, FallbackError, planned, redistribute_local, sharding
@@ -158,11 +158,7 @@ def test_training_with_fsdp2_and_tensor_parallel(eight: Ranks) -> None:
 
 def compiled(rank: int) -> None:
     mesh = device_mesh((2, 4), ("dp", "tp"))
-    graphs: list[str] = []
-
-    def keep(graph: torch.fx.GraphModule, inputs: Any) -> Any:
-        graphs.append("\n".join(str(node.target) for node in graph.graph.nodes))
-        return graph.forward
+    graphs, keep = kept_graphs()
 
     from torch._dynamo.backends.common import aot_autograd
 

@@ -1,8 +1,6 @@
 """The types of spmd_types: conversion, checked modules, and redistributions whose values are compared by brute force."""
 
 import itertools
-import os
-import pathlib
 import re
 
 import pytest
@@ -11,8 +9,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Partial, Replicate
 
 from definition import device_mesh
+from pages import DOCS, blocks_of, check_page
 from ranks import Ranks
-from test_docs_torch import BLOCK, printed
 
 pytest.importorskip("spmd_types", reason="the package spmd_types is not installed; scripts/fetch_torch.sh fetches it")
 
@@ -26,7 +24,7 @@ from reshard import Mesh, NotRepresentable, Planner, Program, ReshardError, Shar
 from reshard.torch import check  # noqa: E402
 from reshard.torch.spmd import assert_types, redistribute, sharding_type, spmd_type, typed  # noqa: E402
 
-PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs/spmd_types.md"
+PAGE = DOCS / "spmd_types.md"
 WORDS = [R, I, P, S(0), S(1)]
 DUAL = {R: P, I: I, P: R, V: V}
 
@@ -424,19 +422,8 @@ def test_an_axis_of_one_rank_is_not_checked_there() -> None:
 
 def test_the_examples_of_the_page_print_what_is_said(four: Ranks) -> None:
     page = PAGE.read_text()
-    blocks = [code for code, _ in BLOCK.findall(page)]
-    assert len(blocks) == 4 and len(page.splitlines()) <= 200
-    texts = iter(four.run(printed, blocks)[0])
-
-    def written(block: re.Match[str]) -> str:
-        text = next(texts)
-        return f"```python\n{block[1]}```\n" + (f"\n```text\n{text}\n```\n" if text else "")
-
-    made = BLOCK.sub(written, page)
-    if os.environ.get("RESHARD_WRITE"):
-        PAGE.write_text(made)
-        page = made
-    assert made == page, "docs/spmd_types.md is out of date; RESHARD_WRITE=1 updates it"
+    assert len(blocks_of(PAGE.name)) == 4 and len(page.splitlines()) <= 200
+    check_page(four, PAGE.name)
     # Every test that the page names is one of these.
     named = set(re.findall(r"`(test_\w+)`", page))
     assert len(named) > 8 and named <= set(globals()), named - set(globals())

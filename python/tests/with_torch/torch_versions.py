@@ -25,7 +25,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from definition import R, Counted, device_mesh, dtensor, shard, whole_of  # noqa: E402
+from definition import R, Counted, device_mesh, dtensor, kept_graphs, shard, whole_of  # noqa: E402
 from ranks import Ranks  # noqa: E402
 from reshard.torch import OPS, audit, check, planned, redistribute, redistribute_state, rules  # noqa: E402
 from reshard.torch.rules import _overload, is_known  # noqa: E402
@@ -143,11 +143,7 @@ def registered(rank: int) -> str:
 def compiled(rank: int) -> str:
     from torch._dynamo.backends.common import aot_autograd
 
-    graphs: list[str] = []
-
-    def keep(graph: torch.fx.GraphModule, inputs: Any) -> Any:
-        graphs.append("\n".join(str(node.target) for node in graph.graph.nodes))
-        return graph.forward
+    graphs, keep = kept_graphs()
 
     def change(x: DTensor) -> DTensor:
         return (x * 2).redistribute(placements=[Shard(1), Shard(0)])
