@@ -13,7 +13,7 @@ from reshard import DType, ShardingSolver, Graph, Mesh, Program, Report, OpTable
 from reshard._refusals import counted, refused, said
 
 from reshard.torch.beside import Comparison, Ends, compared
-from reshard.torch.contract import Patterns, pinned_nodes
+from reshard.torch.contract import Patterns, first_names, pinned_nodes
 from reshard.torch.folded import Folded
 from reshard.torch.lower import lower
 from reshard.torch.lowering import Lowering
@@ -109,9 +109,7 @@ def check(
     lowering = Lowering(Graph(ranks, table=table), OpTable.standard() if table is None else table, folded, gradient)
     graph, names = lowering.graph, lowering.names
     parameters = dict(module.named_parameters(remove_duplicate=False))
-    # A parameter with several names is one input, by its first name, and has one gradient.
-    first: dict[int, str] = {}
-    known = {name: first.setdefault(id(one), name) for name, one in parameters.items()}
+    known = first_names(module)
     # Before any is left out, so that a pattern of a name that the program does not need counts as used; a tensor with
     # several names has the type of any of them.
     wanted_of: dict[str, str] = {}
@@ -127,7 +125,7 @@ def check(
             value = node.meta["val"]
             if not isinstance(value, torch.Tensor):
                 raise refused("program", f"the input {meant} is {type(value).__name__}, but programs have only tensors")
-            if node in folded and all(user in folded for user in node.users):
+            if folded.is_unused(node):
                 continue
             meant = known.get(meant, meant)
             if _name(meant) in graph and meant in known:
@@ -141,8 +139,7 @@ def check(
             if node.name in signature.inputs_to_parameters and parameters[meant].requires_grad:
                 trained.append(node)
         elif node.op == "call_function":
-            is_unused = node in folded and all(user in folded for user in node.users)
-            if not is_unused and not folded.is_input(node):
+            if not folded.is_unused(node) and not folded.is_input(node):
                 names[node] = lower(lowering, node)
                 if node in pins:
                     graph.constrain(names[node], pins[node])

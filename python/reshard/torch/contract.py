@@ -2,7 +2,7 @@
 
 import difflib
 import fnmatch
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch.export import ExportedProgram
@@ -37,6 +37,12 @@ class Patterns:
         raise refused("unused_pattern", f"the pattern {unused[0]!r} of `{self._argument}` matches none of {counted(len(known), what)}{names}")
 
 
+def first_names(module: torch.nn.Module) -> dict[str, str]:
+    """Returns the first name of each parameter by its names: a parameter with several is one input of a program."""
+    first: dict[int, str] = {}
+    return {name: first.setdefault(id(one), name) for name, one in module.named_parameters(remove_duplicate=False)}
+
+
 def results_of(exported: ExportedProgram) -> dict[str, torch.fx.Node]:
     """Returns the tensors that `forward` returns, as `output`, or `output.0`, `output.1`, .. if it returns several."""
     output = next(node for node in exported.graph.nodes if node.op == "output")
@@ -50,18 +56,18 @@ def modules_of(exported: ExportedProgram) -> dict[str, list[torch.fx.Node]]:
     """Returns the values of each module by its path: those of its ops that are used outside of it."""
     made: dict[str, list[torch.fx.Node]] = {}
     for node in exported.graph.nodes:
-        inside = set(_paths(node))
         if node.op != "call_function" or not isinstance(node.meta.get("val"), torch.Tensor):
             continue
-        for path in inside:
-            if any(path not in _paths(user) for user in node.users):
+        users = [_paths(user) for user in node.users]
+        for path in _paths(node):
+            if any(path not in of for of in users):
                 made.setdefault(path, []).append(node)
     return made
 
 
-def _paths(node: torch.fx.Node) -> Iterable[str]:
-    """Returns the paths of the modules in which a node is computed, without the root."""
-    return [path for path, _ in node.meta.get("nn_module_stack", {}).values() if path]
+def _paths(node: torch.fx.Node) -> dict[str, None]:
+    """Returns the paths of the modules in which a node is computed, outermost first, without the root."""
+    return dict.fromkeys(path for path, _ in node.meta.get("nn_module_stack", {}).values() if path)
 
 
 def pinned_nodes(exported: ExportedProgram, pinned: Mapping[str, str]) -> dict[torch.fx.Node, str]:
@@ -69,6 +75,8 @@ def pinned_nodes(exported: ExportedProgram, pinned: Mapping[str, str]) -> dict[t
 
     Errors: a pattern that matches no result and no module; a module with several values.
     """
+    if not pinned:
+        return {}
     patterns = Patterns("pinned", pinned)
     found: dict[torch.fx.Node, str] = {}
     for name, node in results_of(exported).items():

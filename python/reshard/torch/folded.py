@@ -42,6 +42,10 @@ class Folded:
     def __contains__(self, node: object) -> bool:
         return node in self._nodes
 
+    def is_unused(self, node: torch.fx.Node) -> bool:
+        """Returns True if a program does not need this constant: only other constants are computed of it."""
+        return node in self and all(user in self for user in node.users)
+
     def is_input(self, node: torch.fx.Node) -> bool:
         """Returns True if a program takes the elements of this constant as an input."""
         return node in self and _packet(node) not in _SHORT

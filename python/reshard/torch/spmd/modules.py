@@ -13,6 +13,7 @@ from reshard._refusals import counted, refused
 
 from reshard.torch.check import CheckReport
 from reshard.torch.check import _name as value_name
+from reshard.torch.contract import first_names
 from reshard.torch.specs import mesh
 from reshard.torch.spmd.types import sharding_type, whole_shape, written
 
@@ -29,9 +30,8 @@ def assert_types(checked: CheckReport, module: torch.nn.Module, inputs: Sequence
     """
     program = checked.program
     names = set(program.inputs)
-    # A parameter with several names is one input, by its first name.
-    first: dict[int, str] = {}
-    own = {value_name(first.setdefault(id(tensor), name)): tensor for name, tensor in _own(module).items()}
+    first = first_names(module)
+    own = {value_name(first.get(name, name)): tensor for name, tensor in _own(module).items()}
     # All are compared before any gets a type.
     found: list[tuple[torch.Tensor, SpmdType]] = []
     for name, tensor in own.items():
