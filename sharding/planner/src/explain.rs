@@ -98,7 +98,8 @@ impl Explanation {
         if self.candidates.is_empty() {
             return Ok(());
         }
-        write!(f, "\ncandidates, by {objective}, {then}:")?;
+        let origin = self.plan.options().model.origin();
+        write!(f, "\ncandidates, by {objective}, {then}; times by {origin}:")?;
         for (i, one) in self.candidates.iter().enumerate() {
             write!(f, "\n  {} {}. {one}", if self.chosen == Some(i) { '*' } else { ' ' }, i + 1)?;
         }

@@ -64,7 +64,9 @@ pub use choose::considered::{CandidateCost, CandidateOutcome, CandidateReport};
 pub use error::Error;
 pub use explain::Explanation;
 pub use message::{Block, Message, Phase, Phases, Reduce};
-pub use model::{CostModel, Level, LevelTraffic, MinTraffic, StepTraffic, Topology};
+pub use model::{
+    Calibration, CostModel, Curve, Level, LevelTraffic, MinTraffic, Profile, Source, StepTraffic, Topology,
+};
 pub use objective::Objective;
 pub use op::StepOp;
 pub use options::PlanOptions;

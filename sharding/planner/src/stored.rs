@@ -76,6 +76,8 @@ impl Serialize for Plan {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         let options = self.options();
         let (topology, cost_model) = match &options.model {
+            // Curves are in the file of their profile; a plan has their digest.
+            Model::Topology(topology) if topology.has_curves() => (None, Some(topology.to_string())),
             Model::Topology(topology) => (Some(topology.clone()), None),
             Model::Other { text, .. } => (None, Some(text.to_string())),
         };
@@ -123,6 +125,9 @@ impl Plan {
         let dtype = p.dtype(reduces).map_err(D::Error::custom)?;
         let topology = match (p.topology, p.cost_model) {
             (Some(topology), None) => topology,
+            (None, Some(model)) if model.parse::<Topology>().is_ok() => {
+                model.parse().map_err(D::Error::custom)?
+            }
             (None, Some(model)) => {
                 let text = format!(
                     "a stored plan under the cost model {model}, which cannot be restored from text; plan again with \

@@ -68,10 +68,10 @@ fn same_moves(a: &Route, b: &Route) -> bool {
 ///
 /// On one level and without partial sums, the closed form and the direct exchange receive the fewest bytes.
 /// For tiny tensors, a gather and a slice would save the time of a few messages and transfer more. That is
-/// not considered.
+/// considered only where collectives were measured.
 pub(crate) fn may_search(q: &Question<'_>, ends: &Ends) -> bool {
     let searches = q.options.is_limited() || q.options.objective == Objective::Peak;
-    searches || q.network.levels() > 1 || ends.has_terms()
+    searches || q.network.levels() > 1 || q.network.model.has_curves() || ends.has_terms()
 }
 
 /// The outcome of a search.

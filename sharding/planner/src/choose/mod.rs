@@ -259,10 +259,11 @@ fn reduces_replicas(q: &Question<'_>, steps: &[Step]) -> bool {
 /// Returns `true` if a plan is better than the known one.
 ///
 /// On one level, without partial values and limits, no plan may receive more bytes than needed. That holds
-/// even where it would save the time of a few messages.
+/// even where it would save the time of a few messages, unless those times were measured.
 fn beats(q: &Question<'_>, plan: &Plan, known: Option<&Plan>) -> bool {
     let bare = !q.from.is_partial() && !q.to.is_partial() && !q.options.is_limited();
-    let thrifty = bare && q.network.levels() == 1 && q.options.objective == Objective::Time;
+    let by_formula = q.network.levels() == 1 && !q.network.model.has_curves();
+    let thrifty = bare && by_formula && q.options.objective == Objective::Time;
     known.is_none_or(|known| {
         let spends = thrifty && plan.received_bytes > known.received_bytes;
         !spends && key(q.options, plan) < key(q.options, known)

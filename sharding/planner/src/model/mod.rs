@@ -9,9 +9,12 @@
 //! another one, and [`check_cost_model`](crate::check_cost_model) tests it.
 
 pub(crate) mod codes;
+mod curve_bounds;
+pub(crate) mod curves;
 pub(crate) mod exchange;
 pub(crate) mod load;
 pub(crate) mod network;
+pub(crate) mod profile;
 pub(crate) mod topology;
 pub(crate) mod totals;
 
@@ -22,7 +25,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+pub use curves::Curve;
 pub use load::{LevelTraffic, StepTraffic};
+pub use profile::{Calibration, Profile, Source};
 pub use topology::Topology;
 
 /// One level of the network.
@@ -66,12 +71,14 @@ impl MinTraffic {
 ///
 /// Requires, and [`check_cost_model`](crate::check_cost_model) tests:
 ///
-/// * `cost_us` is finite, from 0, and **monotone**: no number of a load that grows makes a step cheaper;
-/// * `least_us` is a **bound**: no plan that transfers `need[l]` over the levels `l` and further out costs
+/// * `cost_us` is finite, from 0, and **monotone** in bytes: more of them make no step cheaper. More peers may;
+/// * `exchange_floor_us` is at most the cost of an exchange, and monotone in bytes and peers. It is the cost,
+///   unless a model defines it;
+/// * `lower_bound_us` is a **bound**: no plan that transfers `need[l]` over the levels `l` and further out costs
 ///   less. It is monotone, and 0 where nothing is needed;
 /// * `levels` are domains that consist of the domains below. Outer levels have neither more bandwidth nor
 ///   less latency, and the last has no number of ranks;
-/// * `text` is complete: **models of equal texts cost the same**. Plans are stored, cached and agreed on by
+/// * `cache_key` is complete: **models of equal texts cost the same**. Plans are stored, cached and agreed on by
 ///   it.
 ///
 /// Only communicating steps are priced: slices and zero-fills cost nothing under any model.
@@ -83,6 +90,10 @@ pub trait CostModel: Send + Sync + fmt::Debug {
     fn levels(&self) -> &[Level];
     /// Returns the microseconds of a step with this load.
     fn cost_us(&self, load: &StepTraffic<'_>) -> f64;
+    /// Returns at most the microseconds of any exchange with at least these bytes and peers over each level.
+    fn exchange_floor_us(&self, load: &StepTraffic<'_>) -> f64 {
+        self.cost_us(load)
+    }
     /// Returns the least microseconds of any plan that transfers `need[l]` over the levels from `l` on.
     fn lower_bound_us(&self, need: &[MinTraffic]) -> f64;
     /// Returns the model in one line.
@@ -132,6 +143,26 @@ impl Model {
         }
     }
 
+    /// Returns at most the cost of any exchange with at least these bytes and peers over each level.
+    #[inline]
+    pub(crate) fn exchange_floor_us(&self, load: &StepTraffic<'_>) -> f64 {
+        match self {
+            Model::Topology(t) => t.exchange_floor_us(load),
+            Model::Other { model, .. } => model.exchange_floor_us(load),
+        }
+    }
+
+    /// Returns `true` if fewer bytes may take longer: steps of some kinds were measured to be slower.
+    ///
+    /// Then the closed forms may not be the quickest, even on one level without partial values.
+    #[inline]
+    pub(crate) fn has_curves(&self) -> bool {
+        match self {
+            Model::Topology(t) => t.has_curves(),
+            Model::Other { .. } => false,
+        }
+    }
+
     /// Returns the least cost of an exchange in which a rank receives `bytes` from `peers` ranks, anywhere.
     #[inline]
     pub(crate) fn least_of_exchange_us(&self, bytes: u64, peers: usize) -> f64 {
@@ -156,6 +187,14 @@ impl Model {
         }
     }
 
+    /// Returns where the times come from.
+    pub(crate) fn origin(&self) -> String {
+        match self {
+            Model::Topology(t) => t.origin(),
+            Model::Other { text, .. } => format!("{text}: a model of the caller"),
+        }
+    }
+
     /// Returns the innermost level whose domain contains both ranks.
     pub(crate) fn level_of(&self, a: usize, b: usize) -> usize {
         level_of(self.levels(), a, b)
@@ -169,6 +208,7 @@ impl Model {
                 for l in t.levels() {
                     hasher.write_u64(l.gbytes_per_s.to_bits() ^ l.ranks.unwrap_or(0) as u64);
                 }
+                hasher.write_u64(t.digest().map_or(0, |digest| digest as u64));
             }
             Model::Other { text, .. } => hasher.write(text.as_bytes()),
         }

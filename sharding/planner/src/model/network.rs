@@ -295,4 +295,15 @@ impl<'a> Network<'a> {
         }
         Cost::new(us, load.bytes(), peak)
     }
+
+    /// Returns a cost that no exchange with at least these bytes and peers is below.
+    pub(crate) fn least_cost_of_exchange(
+        &self,
+        traffic: &[LevelTraffic],
+        peak: u64,
+        axes: &[Mode<AxisStride>],
+    ) -> Cost {
+        let load = StepTraffic::exchange(traffic, peak, Span::Axes { mesh: self.mesh, modes: axes });
+        Cost::new(self.model.exchange_floor_us(&load), load.bytes(), peak)
+    }
 }

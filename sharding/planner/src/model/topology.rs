@@ -30,13 +30,17 @@
 use core::fmt;
 use core::ops::RangeInclusive;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::Error;
+use crate::model::load::{DomainSizes, Span, Volume, all_terms, share_of_collective};
+use crate::model::profile::{Calibration, Measured, Profile};
 use crate::model::{CostModel, Level, MinTraffic, StepTraffic};
 use crate::op::StepOp;
+use reshard_sharding::GroupPattern;
 use reshard_sharding::internal::Cursor;
 
 /// The network: levels from the inside out, each of domains that consist of domains of the level below.
@@ -54,40 +58,49 @@ use reshard_sharding::internal::Cursor;
 /// assert_eq!(mine.to_string().parse::<Topology>()?, mine);
 /// # Ok::<(), reshard_planner::Error>(())
 /// ```
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(try_from = "Profile", into = "Profile")]
 pub struct Topology {
     launch_us: f64,
     message_us: f64,
     levels: SmallVec<[Level; 3]>,
+    /// The name, the source and the curves of a profile that has any of them.
+    calibration: Option<Arc<Calibration>>,
 }
 
 impl Clone for Topology {
     // Every plan holds a topology, so cloning is a plain copy of the levels.
     fn clone(&self) -> Topology {
-        Topology { levels: SmallVec::from_slice(&self.levels), ..*self }
+        let (levels, calibration) = (SmallVec::from_slice(&self.levels), self.calibration.clone());
+        Topology { launch_us: self.launch_us, message_us: self.message_us, levels, calibration }
     }
 }
 
-/// The serialized form of a topology.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Profile {
-    launch_us: f64,
-    message_us: f64,
-    levels: Vec<Level>,
+/// Networks are equal if all steps cost the same; name and source do not count.
+impl PartialEq for Topology {
+    fn eq(&self, other: &Topology) -> bool {
+        self.launch_us == other.launch_us
+            && self.message_us == other.message_us
+            && self.levels == other.levels
+            && self.digest() == other.digest()
+    }
 }
 
 impl TryFrom<Profile> for Topology {
     type Error = Error;
-    fn try_from(p: Profile) -> Result<Topology, Error> {
-        Topology::new(p.launch_us, p.message_us, &p.levels)
+    fn try_from(profile: Profile) -> Result<Topology, Error> {
+        let lines = Topology::new(profile.launch_us, profile.message_us, &profile.levels)?;
+        let calibration = Calibration::new(profile, lines.launch_us, &lines.levels)?.map(Arc::new);
+        Ok(Topology { calibration, ..lines })
     }
 }
 
 impl From<Topology> for Profile {
     fn from(t: Topology) -> Profile {
-        Profile { launch_us: t.launch_us, message_us: t.message_us, levels: t.levels.into_vec() }
+        match t.calibration {
+            Some(calibration) => calibration.profile().clone(),
+            None => Profile::of_lines(t.launch_us, t.message_us, t.levels.into_vec()),
+        }
     }
 }
 
@@ -112,13 +125,13 @@ impl Topology {
         for level in &mut levels {
             level.latency_us += 0.0;
         }
-        Ok(Topology { launch_us: launch_us + 0.0, message_us: message_us + 0.0, levels })
+        Ok(Topology { launch_us: launch_us + 0.0, message_us: message_us + 0.0, levels, calibration: None })
     }
 
     /// Returns one level: launch 6.6 us, latency 0, 100 GB/s, 0.2 us per message.
     pub fn uniform() -> Topology {
         let level = Level { ranks: None, latency_us: 0.0, gbytes_per_s: 100.0 };
-        Topology { launch_us: 6.6, message_us: 0.2, levels: SmallVec::from_iter([level]) }
+        Topology { launch_us: 6.6, message_us: 0.2, levels: SmallVec::from_iter([level]), calibration: None }
     }
 
     /// Returns nodes of 8 ranks: 370 GB/s and 2 us inside, 45 GB/s and 8 us between them.
@@ -127,7 +140,12 @@ impl Topology {
     pub fn h100() -> Topology {
         let node = Level { ranks: Some(8), latency_us: 2.0, gbytes_per_s: 370.0 };
         let net = Level { ranks: None, latency_us: 8.0, gbytes_per_s: 45.0 };
-        Topology { launch_us: 6.6, message_us: 0.2, levels: SmallVec::from_iter([node, net]) }
+        Topology {
+            launch_us: 6.6,
+            message_us: 0.2,
+            levels: SmallVec::from_iter([node, net]),
+            calibration: None,
+        }
     }
 
     /// Returns the levels, from the inside out.
@@ -145,6 +163,73 @@ impl Topology {
         self.message_us
     }
 
+    /// Returns the name, the source and the expected error of a profile that has any of them.
+    pub fn calibration(&self) -> Option<&Calibration> {
+        self.calibration.as_deref()
+    }
+
+    /// Returns where the times come from: `h100: measured by ..`, or `uniform: nominal`.
+    ///
+    /// Measured profiles have the error that is to be expected of them.
+    pub fn origin(&self) -> String {
+        let profile = self.calibration().map(Calibration::profile);
+        let name = profile.and_then(|p| p.name.clone()).unwrap_or_else(|| self.to_string());
+        match profile.and_then(|p| p.measured.as_ref()) {
+            Some(source) => format!("{name}: {source}"),
+            None => format!("{name}: nominal"),
+        }
+    }
+
+    /// Returns the time of one collective on a tensor of `bytes`, of a group that lies over domains as `spread`.
+    ///
+    /// Both are those of a [`Curve`](crate::Curve). It is `None` for steps that are no collective, and without
+    /// at least two ranks.
+    #[doc(hidden)]
+    pub fn collective_us(&self, op: StepOp, spread: &[usize], bytes: u64) -> Option<f64> {
+        let near: DomainSizes = spread
+            .iter()
+            .scan(1usize, |ranks, &factor| {
+                *ranks *= factor;
+                Some(*ranks)
+            })
+            .collect();
+        let ranks = *near.last().filter(|&&ranks| ranks > 1 && near.len() <= self.levels.len())?;
+        let group: GroupPattern = format!("{ranks}:1").parse().ok()?;
+        let traffic = match op {
+            StepOp::AllGather | StepOp::ReduceScatter | StepOp::AllReduce => {
+                let volume = Volume { received: 0, gathered: bytes, peak: 0 };
+                share_of_collective(op, &volume, &near)
+            }
+            StepOp::AllToAll => all_terms(bytes / ranks as u64, &near),
+            StepOp::Exchange | StepOp::Slice | StepOp::ZeroFill => return None,
+        };
+        let received = traffic.iter().map(|at| at.bytes).sum::<f64>() as u64;
+        Some(self.cost_us(&StepTraffic::counted(op, &traffic, [received, 0], Span::Group(&group))))
+    }
+
+    /// Returns the network without curves: all steps are priced by the levels.
+    #[must_use]
+    pub fn lines(&self) -> Topology {
+        Topology { calibration: None, ..self.clone() }
+    }
+
+    /// Returns the digest of the curves, if there are any.
+    pub(super) fn digest(&self) -> Option<u128> {
+        self.measured().map(|measured| measured.curves.digest())
+    }
+
+    /// Returns the curves and their bounds.
+    #[inline]
+    fn measured(&self) -> Option<&Measured> {
+        self.calibration.as_ref()?.measured()
+    }
+
+    /// Returns `true` if collectives are priced by measured curves.
+    #[inline]
+    pub(crate) fn has_curves(&self) -> bool {
+        self.measured().is_some()
+    }
+
     /// Returns the innermost level whose domain contains both ranks.
     #[doc(hidden)]
     pub fn level_of(&self, a: usize, b: usize) -> usize {
@@ -157,10 +242,60 @@ impl Topology {
     /// are near: `prod (p_l + 1) >= 1 + sum p_l`, so the rounds of several levels add up to at least those of
     /// one level.
     pub(crate) fn least_of_exchange_us(&self, bytes: u64, peers: usize) -> f64 {
+        let by_levels = self.least_by_levels_us(bytes, peers);
+        match self.measured() {
+            Some(Measured { bounds, .. }) => {
+                by_levels.min(bounds.exchange_us(peers, core::iter::once(bytes as f64)))
+            }
+            None => by_levels,
+        }
+    }
+
+    fn least_by_levels_us(&self, bytes: u64, peers: usize) -> f64 {
         let rate: f64 = self.levels.iter().map(|l| l.gbytes_per_s * 1e3).sum();
         let doublings = f64::from(usize::BITS - peers.leading_zeros());
         let wait = self.launch_us + self.levels[0].latency_us * doublings;
         wait + bytes as f64 / rate + self.message_us * peers as f64
+    }
+
+    /// Returns the time of a step by the formula of the levels.
+    #[inline]
+    fn cost_by_levels_us(&self, load: &StepTraffic<'_>) -> f64 {
+        let mut latency = 0.0;
+        let mut wire = 0.0f64;
+        for (l, at) in self.levels.iter().zip(load.traffic()) {
+            if at.peers > 0 {
+                let doublings = usize::BITS - at.peers.leading_zeros();
+                latency += l.latency_us * f64::from(doublings);
+            }
+            wire = wire.max(at.bytes / (l.gbytes_per_s * 1e3));
+        }
+        match load.op() {
+            StepOp::AllReduce => self.launch_us + 2.0 * latency + wire,
+            StepOp::Exchange | StepOp::AllToAll => {
+                self.launch_us + latency + wire + self.message_us * load.peers() as f64
+            }
+            StepOp::AllGather | StepOp::ReduceScatter => self.launch_us + latency + wire,
+            StepOp::Slice | StepOp::ZeroFill => 0.0,
+        }
+    }
+
+    /// Returns the least time of a plan whose steps are all priced by the formula of the levels.
+    #[inline]
+    fn bound_by_levels_us(&self, need: &[MinTraffic]) -> f64 {
+        let all = need.first().map_or(0, |n| rounds(n.domains));
+        let (mut rate, mut wire, mut wait) = (0.0, 0.0f64, 0.0f64);
+        for (l, level) in self.levels.iter().enumerate().rev() {
+            rate += level.gbytes_per_s * 1e3;
+            let Some(need) = need.get(l) else { continue };
+            wire = wire.max(need.bytes / rate);
+            // A rank that needs bytes receives from at least one other rank.
+            let domains = need.domains.max(1 + u64::from(need.bytes > 0.0));
+            if domains > 1 {
+                wait = wait.max(self.wait_us(l, domains, need.domain_size, all));
+            }
+        }
+        wait + wire
     }
 
     /// Returns the least latency of steps after which a rank may have data of `domains` domains of level `l`.
@@ -203,40 +338,32 @@ impl CostModel for Topology {
 
     #[inline]
     fn cost_us(&self, load: &StepTraffic<'_>) -> f64 {
-        let mut latency = 0.0;
-        let mut wire = 0.0f64;
-        for (l, at) in self.levels.iter().zip(load.traffic()) {
-            if at.peers > 0 {
-                let doublings = usize::BITS - at.peers.leading_zeros();
-                latency += l.latency_us * f64::from(doublings);
-            }
-            wire = wire.max(at.bytes / (l.gbytes_per_s * 1e3));
+        if let Some(Measured { curves, .. }) = self.measured()
+            && let Some(picoseconds) = curves.picoseconds(load)
+        {
+            return picoseconds as f64 / 1e6;
         }
-        match load.op() {
-            StepOp::AllReduce => self.launch_us + 2.0 * latency + wire,
-            StepOp::Exchange | StepOp::AllToAll => {
-                self.launch_us + latency + wire + self.message_us * load.peers() as f64
-            }
-            StepOp::AllGather | StepOp::ReduceScatter => self.launch_us + latency + wire,
-            StepOp::Slice | StepOp::ZeroFill => 0.0,
-        }
+        self.cost_by_levels_us(load)
     }
 
     #[inline]
     fn lower_bound_us(&self, need: &[MinTraffic]) -> f64 {
-        let all = need.first().map_or(0, |n| rounds(n.domains));
-        let (mut rate, mut wire, mut wait) = (0.0, 0.0f64, 0.0f64);
-        for (l, level) in self.levels.iter().enumerate().rev() {
-            rate += level.gbytes_per_s * 1e3;
-            let Some(need) = need.get(l) else { continue };
-            wire = wire.max(need.bytes / rate);
-            // A rank that needs bytes receives from at least one other rank.
-            let domains = need.domains.max(1 + u64::from(need.bytes > 0.0));
-            if domains > 1 {
-                wait = wait.max(self.wait_us(l, domains, need.domain_size, all));
-            }
+        let by_levels = self.bound_by_levels_us(need);
+        match self.measured() {
+            Some(Measured { bounds, .. }) => by_levels.min(bounds.least_us(need)),
+            None => by_levels,
         }
-        wait + wire
+    }
+
+    #[inline]
+    fn exchange_floor_us(&self, load: &StepTraffic<'_>) -> f64 {
+        let by_levels = self.cost_by_levels_us(load);
+        match self.measured() {
+            Some(Measured { bounds, .. }) => {
+                by_levels.min(bounds.exchange_us(load.peers(), load.traffic().iter().map(|at| at.bytes)))
+            }
+            None => by_levels,
+        }
     }
 
     fn cache_key(&self) -> String {
@@ -318,6 +445,9 @@ impl fmt::Display for Topology {
             }
             write!(f, ":{}:{}", l.latency_us, l.gbytes_per_s)?;
         }
+        if let Some(digest) = self.digest() {
+            write!(f, ";curves={digest:032x}")?;
+        }
         Ok(())
     }
 }
@@ -354,6 +484,12 @@ impl FromStr for Topology {
         let message = number(&mut r)?;
         let mut levels = Vec::new();
         while r.eat(";") {
+            if r.eat("curves=") {
+                let reason = format!(
+                    "the curves of `{s}` are in the file of the profile, of which this text has a digest only; give the file"
+                );
+                return Err(Error::Topology { reason });
+            }
             r.expect("level")?;
             r.expect("=")?;
             let ranks = if r.eat("*") { None } else { Some(r.number("a number of ranks, or *")?) };

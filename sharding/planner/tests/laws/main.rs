@@ -5,6 +5,7 @@ mod any_order;
 mod budget;
 mod by_domain;
 mod cost_model;
+mod curves;
 mod detours;
 mod golden;
 mod greedy;

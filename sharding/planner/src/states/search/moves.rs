@@ -12,7 +12,7 @@ use super::problem::{MAX_DIGITS, Problem};
 use super::{Packed, with};
 use crate::hash::WordMap;
 use crate::model::codes::{Code, NOWHERE, PARTIAL, PARTIAL_LATER, REPLICATED};
-use crate::model::load::{DomainSizes, LevelTraffic, Traffic, Volume, traffic, traffic_sent};
+use crate::model::load::{DomainSizes, Traffic, Volume, traffic, traffic_sent};
 use crate::model::totals::Cost;
 use crate::op::StepOp;
 use crate::states::system::has_group;
@@ -324,7 +324,8 @@ impl<V: Visitor> Expansion<'_, '_, V> {
                 for (l, x) in x.iter_mut().enumerate() {
                     x.peers = usize::from(Some(l) == outermost);
                 }
-                self.exchange(&x, volume.peak)
+                let axes = &self.groups.all[self.group].axes;
+                p.network.least_cost_of_exchange(&x, volume.peak, axes)
             }
             StepOp::AllGather
             | StepOp::ReduceScatter
@@ -332,11 +333,5 @@ impl<V: Visitor> Expansion<'_, '_, V> {
             | StepOp::Slice
             | StepOp::ZeroFill => p.network.cost_of_collective(op, &volume, &group.sizes, &group.axes),
         })
-    }
-
-    /// Returns the cost of an exchange of this traffic, which has no staging.
-    fn exchange(&self, traffic: &[LevelTraffic], peak: u64) -> Cost {
-        let axes = &self.groups.all[self.group].axes;
-        self.problem.network.cost_of_exchange(traffic, None, peak, axes)
     }
 }
