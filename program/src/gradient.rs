@@ -6,6 +6,8 @@
 //! several uses      of x              contributions are added in order, all in one sharding, and reduced once
 //! ```
 //!
+//! A requested gradient is a value that no backward statement uses, so that it is live at the end.
+//!
 //! This module does not handle shardings or communication: the types of the program determine them.
 
 use std::sync::Arc;
@@ -38,7 +40,6 @@ impl Program {
             graph: Graph::on_meshes(self.meshes.clone(), self.table.clone()),
             parts: FxHashMap::default(),
             last: FxHashMap::default(),
-            named: Vec::new(),
         };
         b.graph.reserved = Arc::clone(reserved);
         if let Some(v) =
@@ -73,10 +74,10 @@ impl Program {
                 Statement::Op { call, inputs, outputs, .. } => b.op(call, inputs, outputs)?,
             }
         }
-        for (v, name) in wrt {
-            b.named(*v, name)?;
-        }
-        Ok(b.graph.without_unused(wrt.iter().map(|(_, name)| name.as_str())))
+        let totals = wrt.iter().map(|(v, _)| b.complete(*v)).collect::<Result<Vec<_>, Error>>()?;
+        b.graph.remove_unused(&totals);
+        b.name(wrt, &totals)?;
+        Ok(b.graph)
     }
 }
 
@@ -89,8 +90,6 @@ struct Backward<'a> {
     parts: FxHashMap<ValueId, ValueId>,
     /// The total gradients, once complete.
     last: FxHashMap<ValueId, ValueId>,
-    /// The gradients that have a requested name.
-    named: Vec<ValueId>,
 }
 
 impl Backward<'_> {
@@ -231,36 +230,43 @@ impl Backward<'_> {
         Ok(())
     }
 
-    /// Names the gradient of a value; zeros if no gradient flows to it.
-    fn named(&mut self, v: ValueId, name: &str) -> Result<(), Error> {
-        let total = if let Some(total) = self.total(v) {
-            total
-        } else {
-            let of = self.saved(v)?;
-            let zeros = self.call(v, &OpCall::new("zeros_like"), &[of])?[0];
-            self.pinned(zeros, v)?
-        };
-        // The gradient may be shared with another value, as after a no-op redistribution; then copy it to
-        // rename it.
-        let total = if self.named.contains(&total) {
-            let copy = self.call(v, &OpCall::new("clone"), &[total])?[0];
-            self.pinned(copy, v)?
-        } else {
-            total
-        };
-        self.named.push(total);
-        self.graph.rename(total, name)
+    /// Returns the total gradient of a value; zeros if no gradient flows to it.
+    fn complete(&mut self, v: ValueId) -> Result<ValueId, Error> {
+        if let Some(total) = self.total(v) {
+            return Ok(total);
+        }
+        let of = self.saved(v)?;
+        let zeros = self.call(v, &OpCall::new("zeros_like"), &[of])?[0];
+        self.pinned(zeros, v)
+    }
+
+    /// Gives the total gradients of these values their names.
+    fn name(&mut self, wrt: &[(ValueId, String)], totals: &[ValueId]) -> Result<(), Error> {
+        let used: FxHashSet<ValueId> =
+            self.graph.statements.iter().flat_map(GraphStatement::takes).copied().collect();
+        let mut named: FxHashSet<ValueId> = FxHashSet::default();
+        for ((v, name), &total) in wrt.iter().zip(totals) {
+            // Two values may share a gradient, as before and after a no-op redistribution.
+            let is_free = !used.contains(&total) && named.insert(total);
+            match self.dual(*v) {
+                // A value that another statement uses may be overwritten after its last use. This
+                // redistribution leaves all bytes in place, and its result is used by no statement.
+                Some(is) if !is_free => {
+                    self.graph.redistribute_as(total, name, is, None)?;
+                }
+                Some(_) | None => self.graph.rename(total, name)?,
+            }
+        }
+        Ok(())
     }
 }
 
 impl Graph {
     /// Removes the ops and redistributions that these values do not depend on.
-    fn without_unused<'n>(mut self, wanted: impl Iterator<Item = &'n str>) -> Graph {
+    fn remove_unused(&mut self, wanted: &[ValueId]) {
         let mut used: Vec<bool> = vec![false; self.values.len()];
-        for name in wanted {
-            if let Some(v) = self.value(name) {
-                used[v.0] = true;
-            }
+        for v in wanted {
+            used[v.0] = true;
         }
         let mut kept: Vec<GraphStatement> = Vec::with_capacity(self.statements.len());
         for statement in self.statements.drain(..).rev() {
@@ -273,6 +279,5 @@ impl Graph {
         }
         kept.reverse();
         self.statements = kept;
-        self
     }
 }

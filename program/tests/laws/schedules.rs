@@ -151,6 +151,31 @@ fn gradients_of_one_group_are_one_exchange() {
     assert!(text.contains(" by all_reduce over dp with [0, 1]\n"), "{text}");
 }
 
+/// Also those that other gradients are computed from: of `x0` for `x1`, of a product for its operands.
+#[test]
+fn requested_gradients_are_live_at_the_end() {
+    let div = "mesh x=2\nx0: f64[4] S(0)\nx1: f64[4] S(0)\ny = div(x0, x1)\n";
+    let mm = "mesh x=2\nw: f64[4,4] I\nx: f64[4,4] S(0)\nh = mm(x, w)\na = relu(h)\nl = sum(a)\n";
+    let add = "mesh x=2\nx: f64[4] S(0)\nz: f64[4] S(0)\nc: S(0) = x\nd = add(c, z)\nl = sum(d)\n";
+    for (text, gradients) in [
+        (format!("{div}gradient y wrt x0, x1"), &["dx0", "dx1"][..]),
+        (format!("{div}gradient y wrt x1, x0, y as a, b, c"), &["a", "b", "c"]),
+        (format!("{div}gradient y wrt x0, x1\nz = sum(dx1)\ngradient z wrt x0 as e"), &["dx0", "e"]),
+        (format!("{mm}gradient l wrt w, a, x, h"), &["dw", "da", "dx", "dh"]),
+        (format!("{add}gradient l wrt x, c, z, d, l"), &["dx", "dc", "dz", "dd", "dl"]),
+        // One that the program's own statement uses last is not.
+        (format!("{mm}gradient l wrt w, h\nw' = sgd(w, dw)"), &["dh", "w'"]),
+    ] {
+        let program = program(&text);
+        for schedule in compiled(&program, &CompileOptions::default()) {
+            for name in gradients {
+                assert!(schedule.local(name).unwrap().is_live_out, "{name} of {text}\n{program}\n{schedule}");
+            }
+        }
+        assert_eq!(program.to_string().parse::<Program>().unwrap().to_string(), program.to_string());
+    }
+}
+
 /// By the model, on ranks that compute slowly enough to overlap with communication.
 #[test]
 fn what_is_hoisted_is_hidden_behind_computing() {

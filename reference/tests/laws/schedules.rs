@@ -11,7 +11,7 @@ use reshard_program::schedule::{
     ArenaSlice, CompileOptions, Event, Instruction, Order, Schedule, TransferMember,
 };
 use reshard_program::{ImplicitRedistribution, Program, ShardingSolver, Statement};
-use reshard_reference::{Did, Number, Ranks, Values, on_ranks, on_schedules, on_this_rank};
+use reshard_reference::{Did, Number, Ranks, Values, on_one_device, on_ranks, on_schedules, on_this_rank};
 
 use crate::programs::{inputs, same_as_one_device};
 
@@ -462,5 +462,29 @@ fn every_rank_gets_what_all_ranks_hold() {
     }
     for ranks in world().run(|comm| on_this_rank::<f64, _>(&program, &Values::new(), comm)) {
         assert_eq!(ranks.unwrap_err().code(), "input");
+    }
+}
+
+/// `dx1` of a quotient is computed from `dx0`, and `dw` from `dh`: both are results all the same.
+#[test]
+fn requested_gradients_are_results() {
+    for (text, gradients) in [
+        (
+            "mesh x=2\nx0: f64[4] S(0)\nx1: f64[4] S(0)\ny = div(x0, x1)\ngradient y wrt x0, x1",
+            ["dx0", "dx1"],
+        ),
+        (
+            "mesh x=2\nw: f64[4,4] I\nx: f64[4,4] S(0)\nh = mm(x, w)\nl = sum(h)\ngradient l wrt w, h",
+            ["dw", "dh"],
+        ),
+    ] {
+        let program = ShardingSolver::new().solve(&text.parse().unwrap()).unwrap();
+        let at: Values<f64> = inputs(&program, 1);
+        let alone = on_one_device(&program, &at).unwrap();
+        let ranks = on_schedules(&program, &at, &CompileOptions::default()).unwrap();
+        for name in gradients {
+            let made = ranks.whole(name).unwrap_or_else(|e| panic!("{name}: {e}\n{program}"));
+            assert!((&made - &alone[name]).iter().all(|e| e.abs() < 1e-12), "{name}: {made} {}", alone[name]);
+        }
     }
 }
