@@ -9,6 +9,7 @@ from reshard import DType, ReshardError
 from reshard._refusals import refused, said
 
 from reshard.torch.forms import FORMS
+from reshard.torch.indexing import KEEPS_SHAPE
 from reshard.torch.lowering import Lowering
 from reshard.torch.overloads import CASTING, CASTS, Argument, Use, arguments, by_name, is_default, op_of, taken, value_of, with_defaults, with_number
 
@@ -111,6 +112,7 @@ class Call:
             made = form(self)
             self.check_read()
             return made
+        self.check_shape()
         if op in _SAME:
             return self.lowering.name(next(iter(given.values())))
         if op == "copy":
@@ -124,6 +126,13 @@ class Call:
         if op in _LIKE:
             return self.made_like()
         return self.of_table()
+
+    def check_shape(self) -> None:
+        """Rejects results whose shapes depend on elements."""
+        made = self.node.meta.get("val")
+        for one in made if isinstance(made, list | tuple) else [made]:
+            if isinstance(one, torch.Tensor) and not all(type(extent) is int for extent in one.shape):
+                raise self.rejected(f"has a result whose shape depends on data; {KEEPS_SHAPE}")
 
     def of_table(self) -> Any:
         """Applies the op of the table with this name."""

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from reshard.torch.forms import Form
 
 
+# The end of an error for a result whose shape depends on elements.
+KEEPS_SHAPE = "programs have fixed shapes: write torch.where or masked_fill, which keep the shape"
+
+
 class _Indexed:
     """The index tensors of a call, one for each indexed dim, and the order that has these dims first."""
 
@@ -28,7 +32,7 @@ class _Indexed:
                 continue
             known = call.lowering.known(given)
             if given.meta["val"].dtype in (torch.bool, torch.uint8):
-                raise call.rejected(f"takes the elements where {given} is true, but shapes of programs do not depend on elements; use torch.where")
+                raise call.rejected(f"indexes by {_mask(given)}, and the number of its true elements depends on data; {KEEPS_SHAPE}")
             self.of[dim] = given if known is None else known
             dim += 1
         self.dims = list(self.of)
@@ -94,7 +98,7 @@ def written(call: "Call") -> Any:
     """`x[i, :, j] = value`, and `x[mask] = value` for a value that broadcasts to the whole."""
     masks = [one for one in call.given["indices"] if one is not None]
     value = call.cast(call.operand("values"), call.result.dtype)
-    if len(masks) == 1 and masks[0].meta["val"].dtype is torch.bool and not call.given["accumulate"]:
+    if len(masks) == 1 and masks[0].meta["val"].dtype is torch.bool:
         return _where(call, masks[0], value)
     indexed = _Indexed(call)
     index = indexed.flat()
@@ -113,15 +117,28 @@ def written(call: "Call") -> Any:
 
 
 def _where(call: "Call", mask: torch.fx.Node, value: str) -> str:
-    """Overwrites the elements where a mask is true."""
+    """Overwrites the elements where a mask is true, or adds to them, with a value that is the same for all of them."""
     at = next(n for n, one in enumerate(call.given["indices"]) if one is not None)
     name, condition = call.operand("self"), call.lowering.name(mask)
-    shape, covered = call.graph.shape(name), mask.meta["val"].dim()
-    values = list(call.graph.shape(value))
-    if prod(values) != 1 and len(values) > len(shape) - at - covered:
-        raise call.rejected(f"writes one value of {values} for each true element of {mask}, whose number is not known; use torch.where")
-    condition = _shaped(call, condition, [1] * at + list(mask.meta["val"].shape) + [1] * (len(shape) - at - covered))
-    return call.call("where", [condition, _shaped(call, value, []) if prod(values) == 1 else value, name])
+    shape, masked = list(call.graph.shape(name)), list(mask.meta["val"].shape)
+    values, behind = list(call.graph.shape(value)), len(shape) - at - len(masked)
+    # PyTorch broadcasts the value to a read, in which one dim, of the true elements, replaces those of the mask.
+    count = len(values) - behind - 1
+    if prod(values) == 1:
+        value = _shaped(call, value, [])
+    elif count >= 0:
+        if values[count] != 1:
+            raise call.rejected(f"writes another value of {values} for each true element of {_mask(mask)}, and their number depends on data; {KEEPS_SHAPE}")
+        value = _shaped(call, value, [*values[:count], *[1] * len(masked), *values[count + 1 :]])
+    condition = _shaped(call, condition, [1] * at + masked + [1] * behind)
+    if call.given["accumulate"]:
+        value = call.call("add", [name, value])
+    return call.call("where", [condition, value, name])
+
+
+def _mask(given: torch.fx.Node) -> str:
+    """Returns a mask as an error names it."""
+    return f"the mask {given}" if given.op == "placeholder" else "a mask"
 
 
 def _shaped(call: "Call", name: str, shape: Sequence[int]) -> str:

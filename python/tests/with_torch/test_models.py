@@ -129,6 +129,14 @@ def test_pytorch_runs_a_decoder_block_on_ranks_with_their_part_of_the_batch(four
 
 Construct = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
+
+def written(x: torch.Tensor, index: tuple[Any, ...], value: torch.Tensor) -> torch.Tensor:
+    """Returns a copy with some elements overwritten."""
+    made = x.clone()
+    made[index] = value
+    return made
+
+
 # Functions of a parameter [6, 8], of a batch [4, 6] of numbers, and of a batch [4, 3] of indices below 6.
 CONSTRUCTS: dict[str, Construct] = {
     "index of one dim": lambda w, x, i: w[:, i % 5 - 5],
@@ -139,6 +147,9 @@ CONSTRUCTS: dict[str, Construct] = {
     "written": lambda w, x, i: torch.index_put(w * 1, [torch.tensor([1, -1])], w[:2] * 3),
     "accumulated": lambda w, x, i: torch.index_put(w * 1, [i.flatten()], w[0].expand(12, 8), accumulate=True),
     "written where": lambda w, x, i: torch.index_put(w * 1, [w > 0.5], torch.tensor(0.25, dtype=w.dtype)),
+    "rows written where": lambda w, x, i: torch.index_put(w * 1, [w[:, 0] > 0], w[0] * 2) * torch.index_put(w * 2, [w[:, 0] > 0], w[:1, 0] * 3),
+    "columns written where": lambda w, x, i: written(w, (slice(None), w[0] > 0), w[:, :1] * 2) + written(w.view(2, 3, 8), (slice(None), w[:3] > 0), w[:2, 3:4]).view(6, 8),
+    "accumulated where": lambda w, x, i: torch.index_put(w * 1, [w > 0.5], w[0, 0], accumulate=True) + torch.index_put(w * 1, [w[:, 1] > 0], w[1], accumulate=True),
     "compared": lambda w, x, i: w * (w > 0.3) + w * (i[0, 0] == 2) + w * (w != 0),
     "chosen": lambda w, x, i: torch.where(w > 0, w, 0.5) + torch.where(w < 0, 2, w),
     "cast": lambda w, x, i: w * w.to(torch.int64) + w * w.bool() + w * i.sum().float().double(),
@@ -276,3 +287,36 @@ class Deciding(torch.nn.Module):
 def test_an_op_that_programs_do_not_have_is_reported_with_its_module_and_line() -> None:
     with pytest.raises(ReshardError, match=r"aten.lstm.input is not an op of the table \(module inner, File .*rnn.py, line \d+, in forward\)"):
         check(Deciding(), [torch.ones(4, 2, 8)], "x=2", {})
+
+
+class Chooses(torch.nn.Module):
+    """A module whose submodule applies a function to its input and to a mask."""
+
+    def __init__(self, function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.inner = torch.nn.Module()
+        self.inner.forward = function
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return self.inner(x, mask).sum()  # type: ignore[no-any-return]
+
+
+KEEPS_SHAPE = r"programs have fixed shapes: write torch\.where or masked_fill, which keep the shape \(module inner, File .*test_models\.py, line \d+, in "
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (lambda x, mask: x[mask], r"aten\.index\.Tensor indexes by the mask mask, and the number of its true elements depends on data; "),
+        (lambda x, mask: x[mask[:, 0]], r"aten\.index\.Tensor indexes by a mask, and the number of its true elements depends on data; "),
+        (lambda x, mask: torch.index_put(x, [mask], torch.arange(4.0)), r"aten\.index_put\.default writes another value of \[4\] for each true element of the mask mask"),
+        (lambda x, mask: torch.index_put(x, [mask[:, 0], mask[0]], torch.tensor(1.0)), r"aten\.index_put\.default indexes by a mask, and the number"),
+        (lambda x, mask: x.masked_select(mask), r"aten\.masked_select\.default has a result whose shape depends on data; "),
+        (lambda x, mask: x[0, mask[0].nonzero()], r"aten\.nonzero\.default has a result whose shape depends on data; "),
+        (lambda x, mask: torch.where(mask)[0], r"aten\.where\.default has a result whose shape depends on data; "),
+    ],
+    ids=["read", "rows", "several values", "two masks", "select", "nonzero", "where"],
+)
+def test_what_data_size_is_reported_with_its_location_and_what_to_write(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], text: str) -> None:
+    with pytest.raises(ReshardError, match=f"{text}.*{KEEPS_SHAPE}"):
+        check(Chooses(function), [torch.ones(8, 4), torch.arange(32).reshape(8, 4) % 3 == 0], "x=2", {})
