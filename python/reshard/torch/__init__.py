@@ -11,8 +11,8 @@ from reshard.torch.audit import Audit, Collective, Moved, audit
 from reshard.torch.beside import DTensorCost, Comparison, Redistributed
 from reshard.torch.check import CheckReport, check
 from reshard.torch.checkpoint import Reader, load, save
-from reshard.torch.execute import redistribute_local
 from reshard.torch.groups import Groups
+from reshard.torch.local import redistribute_local
 from reshard.torch.planned import FALLBACKS, RedistributionRow, Report, FallbackError, planned
 from reshard.torch.redistribute import redistribute
 from reshard.torch.rules import OPS, Registered, rules

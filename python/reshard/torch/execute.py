@@ -10,14 +10,13 @@ from typing import Any
 import torch
 import torch.compiler.config as config
 import torch.distributed as dist
-from torch.distributed.tensor import DTensor
 
-from reshard import Plan, Planner, RankCall, ReshardError, Sharding, View
-from reshard._refusals import counted, refused
+from reshard import Plan, Planner, RankCall, ReshardError, View
+from reshard._refusals import counted
 
 from reshard.torch.groups import Groups
 from reshard.torch.lost import lost
-from reshard.torch.memory import check_is_there, resolved, why_no_target
+from reshard.torch.memory import resolved
 from reshard.torch.specs import norm_exponent
 from reshard.torch.version import _are_we_tracing, _maybe_wrap_tensor
 
@@ -105,33 +104,6 @@ class Executor:
     def members(self, call: RankCall) -> list[int]:
         """Returns the ranks that participate in a call."""
         return call.group[1] if call.group is not None else sorted({*self.plan.from_.mesh.ranks, *self.plan.to.mesh.ranks})
-
-
-def redistribute_local(
-    tensor: torch.Tensor, from_: Sharding, to: Sharding, *, groups: Groups, planner: Planner | None = None, out: torch.Tensor | None = None
-) -> torch.Tensor:
-    """Returns this rank's shard of `to`, given its shard of `from_`: every rank of both meshes calls it.
-
-    Ranks are those of the default group. `out`, contiguous and of the shard's shape, is filled if it is
-    given. If no group of `groups` contains all ranks of an exchange, messages of the default group are sent.
-
-    Errors: `ReshardError` for a tensor that is not the rank's shard, and the planner's errors.
-    """
-    for name, given in (("the tensor", tensor), *([] if out is None else [("out", out)])):
-        if not isinstance(given, torch.Tensor) or isinstance(given, DTensor):
-            raise TypeError(f"{name} must be a torch.Tensor, not {type(given).__qualname__}")
-        check_is_there(name, given)
-    plan = (planner or default_planner()).plan(from_, to, tensor.dtype)
-    executor = Executor(plan, dist.get_rank(), groups, tensor.dtype)
-    made = executor(tensor).view(executor.shape)
-    if out is None:
-        return made
-    # Check `out` only after the exchange: other ranks would wait for this one otherwise.
-    if tuple(out.shape) != tuple(executor.shape) or out.dtype != tensor.dtype:
-        raise ReshardError(f"out is {out.dtype}{list(out.shape)}, but the shard is {tensor.dtype}{list(executor.shape)}")
-    if (why := why_no_target(out)) is not None:
-        raise refused(why.kind, f"out cannot be filled: {why}")
-    return out.copy_(made)
 
 
 def _received(call: RankCall, rank: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Placement, Replicate
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate
 from torch.distributed.tensor.placement_types import Shard
 
 from reshard import Planner
@@ -16,8 +16,8 @@ from reshard._refusals import counted, refused
 from reshard.torch.execute import Executor, default_planner
 from reshard.torch.groups import groups_of, plan_within
 from reshard.torch.memory import check_is_there
-from reshard.torch.specs import contiguous_strides, sharding
-from reshard.torch.version import DTensorSpec, _StridedShard, TensorMeta, usable
+from reshard.torch.specs import contiguous_strides, exponent_of, sharding
+from reshard.torch.version import DTensorSpec, _StridedShard, TensorMeta, is_from_local, usable
 
 
 def redistribute(
@@ -29,16 +29,36 @@ def redistribute(
     tensor. It is differentiable, also twice. Every rank of both meshes calls it, and its backward pass. A
     rank that is not in the other mesh has an empty shard there.
 
+    As in DTensor, the gradient of a DTensor is that of the whole tensor, also for partial values of any op.
+
     With a PyTorch that is not supported, it is PyTorch's own redistribution, after a warning.
 
-    Errors: `ReshardError` for a redistribution that cannot be planned.
+    Errors: `ReshardError` for a redistribution that cannot be planned; one of the kind `no_gradient` for
+    `DTensor.from_local` of a tensor that requires a gradient, if its partial values are not sums.
     """
     if not isinstance(x, DTensor):
         raise TypeError(f"expected a DTensor, found {type(x).__name__}")
     if not usable():
         return x.redistribute(device_mesh, placements)
+    _check_local_gradient(x)
     made = _Redistribute.apply(x, target(x, device_mesh, placements), planner or default_planner())
     return made
+
+
+def _check_local_gradient(x: DTensor) -> None:
+    """Rejects partial values from `from_local` whose gradient is not that of the whole tensor."""
+    other = next((one for one in x.placements if isinstance(one, Partial) and (one.reduce_op != "sum" or exponent_of(one) is not None)), None)
+    # The gradient of the DTensor is right, and ops such as `mean` and `amax` pass it on from there. But
+    # PyTorch's `from_local` returns it as the gradient of each local value. Graphs of the compiler have no
+    # nodes to look at.
+    if other is None or torch.compiler.is_compiling() or not torch.is_grad_enabled() or not is_from_local(x):
+        return
+    what = "divide it by the number of ranks and use Partial()" if other.reduce_op == "avg" else "detach it"
+    raise refused(
+        "no_gradient",
+        f"the local tensor of this DTensor requires a gradient, but DTensor.from_local returns that of the whole tensor for each partial value, "
+        f"which is not the derivative for {other}; {what}",
+    )
 
 
 def target(x: DTensor, device_mesh: DeviceMesh | None, placements: Sequence[Placement] | None) -> DTensorSpec:
@@ -94,6 +114,6 @@ class _Redistribute(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: DTensor) -> Any:
-        # The gradient of each partial value is the gradient of the sum: replicated.
+        # The gradient of the whole tensor, whatever op reduces the partial values: it is replicated for them.
         placements = tuple(Replicate() if one.is_partial() else one for one in ctx.before.placements)
         return _Redistribute.apply(gradient, placed(ctx.before, placements, gradient), ctx.planner), None, None

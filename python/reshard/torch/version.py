@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor
 
 from reshard import Mesh, Sharding
 
@@ -31,6 +32,7 @@ class Part(Enum):
     AUDIT = "audit"
     NORMS = "norms"
     COMPILED = "compiled"
+    FROM_LOCAL = "from_local"
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,7 @@ NEEDED = (
     Private("torch.distributed.tensor", "DTensor._op_dispatcher.sharding_propagator.op_strategy_funcs", None, Part.RULES),
     Private("torch.distributed.tensor", "DTensor._op_dispatcher.sharding_propagator.op_single_dim_strategy_funcs", None, Part.RULES),
     Private(_NORMS, "_NormPartial", ("norm_type",), Part.NORMS),
+    Private("torch.distributed.tensor._api", "_FromTorchTensor._backward_cls", None, Part.FROM_LOCAL),
     Private(_COMPILER, "output_codes", None, Part.COMPILED),
     Private(_COMPILER, "orig_code_map", None, Part.COMPILED),
 )
@@ -214,6 +217,14 @@ def compiled_codes() -> list[tuple[CodeType, CodeType]]:
         return []
     made = [code for one in list(compiler.output_codes.seen) if (code := one()) is not None]
     return [(code, compiler.orig_code_map.get(code, code)) for code in made]
+
+
+def is_from_local(x: DTensor) -> bool:
+    """Returns True for the result of `DTensor.from_local` of a tensor that requires a gradient."""
+    if problem(Part.FROM_LOCAL) is not None:
+        return False
+    api: Any = _module("torch.distributed.tensor._api")
+    return isinstance(x.grad_fn, api._FromTorchTensor._backward_cls)
 
 
 def split_factor(of: Any) -> int:

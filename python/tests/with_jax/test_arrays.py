@@ -228,6 +228,16 @@ def test_terms_of_every_reduction(op: str, after: str) -> None:
         assert np.allclose(mine, expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("op", ["max", "min", "prod", "avg"])
+def test_partial_values_of_other_ops_than_the_sum_have_no_gradient(op: str) -> None:
+    plan = reshard.plan(reshard.Sharding(AXES, SHAPE, f"R,P({op})"), reshard.Sharding(AXES, SHAPE, "R,R"), "f32")
+    everywhere = P(("dp", "tp"))
+    run = jax.shard_map(lambda x: rj.local(x[0], plan, ("dp", "tp"))[None], mesh=AUTO, in_specs=everywhere, out_specs=everywhere, check_vma=False)
+    with pytest.raises(reshard.ReshardError, match=rf"P\({op}\) along tp, and such partial values have no gradient; reduce them first") as raised:
+        jax.jit(jax.grad(lambda x: run(x).sum()))(np.ones((8, *SHAPE), np.float32))
+    assert raised.value.kind == "no_gradient"
+
+
 def unlike(mesh: Mesh, shape: tuple[int, ...]) -> list[tuple[P, P]]:
     """Returns the pairs that no single program can run."""
     found = []

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Shard
+from torch.distributed.tensor._ops._math_ops import _NormPartial
 
 from definition import R, device_mesh, dtensor, shard, whole_of
 from ranks import Ranks
@@ -156,3 +157,137 @@ def refusals(rank: int) -> None:
 
 def test_refusals(four: Ranks) -> None:
     four.run(refusals)
+
+
+# The ops that reduce partial values: a function of a sharded DTensor that makes them, and of all partial values.
+REDUCING = {
+    "sum": (Partial("sum"), lambda x: x.sum(0), lambda terms: terms.sum(0)),
+    "avg": (Partial("avg"), lambda x: x.mean(0), lambda terms: terms.mean(0)),
+    "max": (Partial("max"), lambda x: x.amax(0), lambda terms: terms.amax(0)),
+    "min": (Partial("min"), lambda x: x.amin(0), lambda terms: terms.amin(0)),
+    "product": (Partial("product"), None, lambda terms: terms.prod(0)),
+    "norm2": (_NormPartial(2), lambda x: torch.linalg.vector_norm(x, 2, dim=0), lambda terms: torch.linalg.vector_norm(terms, 2, dim=0)),
+    "norm3": (_NormPartial(3), lambda x: torch.linalg.vector_norm(x, 3, dim=0), lambda terms: torch.linalg.vector_norm(terms, 3, dim=0)),
+    "norminf": (_NormPartial(float("inf")), lambda x: torch.linalg.vector_norm(x, float("inf"), dim=0), lambda terms: terms.abs().amax(0)),
+}
+
+
+def through_ops(rank: int) -> int:
+    """Gradients through partial values of every op that DTensor's ops make are those of one device."""
+    mesh, other = device_mesh((2, 2), ("x", "y")), DeviceMesh("cpu", torch.arange(4))
+    whole = (whole_of((8, 4), torch.float64) + 3) / 16
+    weights = whole_of((4,), torch.float64, seed=1)
+    done = 0
+    for op, (partial, function, _) in REDUCING.items():
+        if function is None:
+            continue  # DTensor's prod has no gradient
+        alone = whole.clone().requires_grad_()
+        made = function(alone)
+        (first,) = torch.autograd.grad((made**3 * weights).sum(), alone, create_graph=True)
+        # Only these have a second derivative of DTensor.
+        twice = op in ("sum", "avg")
+        second = torch.autograd.grad((first**2).sum(), alone)[0] if twice else None
+        for onto, after in ((mesh, [R, R]), (mesh, [Shard(0), R]), (mesh, [R, Shard(0)]), (other, [Shard(0)]), (other, [R])):
+            x = dtensor(whole, [R, Shard(0)], mesh).detach().requires_grad_()
+            y = function(x)
+            assert any(type(one) is type(partial) for one in y.placements) or op == "norminf", (op, y.placements)
+            z = redistribute(y, onto, after)
+            loss = (z**3 * dtensor(weights, after, onto)).sum().full_tensor()
+            (gradient,) = torch.autograd.grad(loss, x, create_graph=twice)
+            torch.testing.assert_close(gradient.full_tensor(), first.detach(), rtol=1e-12, atol=0, msg=op)
+            if second is not None:
+                (again,) = torch.autograd.grad((gradient**2).sum().full_tensor(), x)
+                torch.testing.assert_close(again.full_tensor(), second, rtol=1e-12, atol=0)
+            done += 1
+    return done
+
+
+def test_gradients_through_partial_values_of_every_op(four: Ranks) -> None:
+    assert four.run(through_ops) == [35] * 4
+
+
+def of_local_tensors(rank: int) -> dict[str, tuple[bool, bool]]:
+    """`from_local` has PyTorch's gradients under `planned`; `redistribute` rejects those that are wrong.
+
+    Returns for each op if PyTorch's gradient is right, and if `redistribute` takes it.
+    """
+    mesh = device_mesh((4,), ("x",))
+    values = (torch.stack([whole_of((8, 4), torch.float64, seed=of) for of in range(4)]) + 8) / 32
+    weights = whole_of((8, 4), torch.float64, seed=5)
+    found = {}
+    for op, (partial, _, function) in REDUCING.items():
+        terms = values.clone().requires_grad_()
+        (expected,) = torch.autograd.grad((function(terms) * weights).sum(), terms)
+        for after in (R, Shard(0), Shard(1)):
+
+            def gradient(move: Any, partial: Any = partial, after: Any = after) -> torch.Tensor:
+                local = values[rank].clone().requires_grad_()
+                made = move(DTensor.from_local(local, mesh, [partial], run_check=False), [after])
+                (made * dtensor(weights, [after], mesh)).sum().full_tensor().backward()
+                assert local.grad is not None
+                return local.grad
+
+            by_pytorch = gradient(lambda x, to: x.redistribute(placements=to))
+            with planned(strict=True) as plans:
+                assert torch.equal(gradient(lambda x, to: x.redistribute(placements=to)), by_pytorch), op
+            assert plans.report().plans >= 1
+            is_right = torch.allclose(by_pytorch, expected[rank], rtol=1e-12)
+            try:
+                is_taken = torch.equal(gradient(lambda x, to: redistribute(x, placements=to)), by_pytorch)
+            except ReshardError as error:
+                assert error.kind == "no_gradient" and str(partial) in str(error), error
+                assert ("use Partial()" if op == "avg" else "detach it") in str(error)
+                is_taken = False
+            assert found.setdefault(op, (is_right, is_taken)) == (is_right, is_taken)
+        # Without gradients every op is taken, and an average as a sum has the right one.
+        with torch.no_grad():
+            redistribute(DTensor.from_local(values[rank].clone().requires_grad_(), mesh, [partial], run_check=False), placements=[R])
+        redistribute(DTensor.from_local(values[rank], mesh, [partial], run_check=False), placements=[R])
+        if op == "avg":
+            divided = gradient(lambda x, to: redistribute(DTensor.from_local(x.to_local() / 4, mesh, [Partial()], run_check=False), placements=to), R)
+            torch.testing.assert_close(divided, expected[rank], rtol=1e-12, atol=0)
+    return found
+
+
+def test_gradients_of_local_partial_values(four: Ranks) -> None:
+    for found in four.run(of_local_tensors):
+        assert found == {op: (op == "sum", op == "sum") for op in REDUCING}
+
+
+def of_plain_tensors(rank: int) -> int:
+    """The gradients of `redistribute_local` are those of the whole tensor; replicas have partial ones."""
+    mesh = device_mesh((2, 2), ("x", "y"))
+    groups, none = Groups(mesh), Groups(mesh)
+    none.offers = FrameworkGroups()
+    whole, weights = (whole_of((6, 5), torch.float64, seed=seed) / 16 for seed in (1, 2))
+    each = list(itertools.product(["R", "S(0)", "S(1)", "P"], repeat=2))
+    placed = {"R": R, "S(0)": Shard(0), "S(1)": Shard(1), "P": Partial()}
+    done = 0
+    for before, after in itertools.product(each, repeat=2):
+        from_, to = (Sharding("x=2,y=2", (6, 5), ",".join(of)) for of in (before, after))
+        # The gradient of a replica is a partial value, and that of a partial value is one of the sum.
+        turned = {"R": "P", "P": "R"}
+        back, forth = ([placed[turned.get(one, one)] for one in of] for of in (before, after))
+        for given in (groups, none):
+            x = shard(whole, [placed[one] for one in before], mesh).requires_grad_()
+            y = redistribute_local(x, from_, to, groups=given)
+            cotangent = shard(weights, forth, mesh).requires_grad_()
+            (gradient,) = torch.autograd.grad(y, x, cotangent, create_graph=True)
+            (again,) = torch.autograd.grad(gradient, cotangent, x.detach())
+            for local, placements, expected in ((gradient.detach(), back, weights), (again, [placed[one] for one in after], whole)):
+                made = DTensor.from_local(local, mesh, placements, run_check=False, shape=whole.shape, stride=whole.stride())
+                torch.testing.assert_close(redistribute(made, placements=[R, R]).to_local(), expected, rtol=1e-12, atol=1e-12)
+            done += 1
+    for op in ("max", "min", "prod", "avg", "norm2"):
+        from_, to = Sharding("x=2,y=2", (6, 5), f"S(0),P({op})"), Sharding("x=2,y=2", (6, 5), "R,R")
+        x = torch.ones(from_.local_shape(rank), dtype=torch.float64, requires_grad=True)
+        with pytest.raises(ReshardError, match=rf"P\({op}\) along y, and such partial values have no gradient; reduce them first"):
+            redistribute_local(x, from_, to, groups=groups)
+        with torch.no_grad():
+            assert not redistribute_local(x, from_, to, groups=groups).requires_grad
+        assert not redistribute_local(x.detach(), from_, to, groups=groups).requires_grad
+    return done
+
+
+def test_gradients_of_plain_tensors(four: Ranks) -> None:
+    assert four.run(of_plain_tensors) == [512] * 4
