@@ -2,13 +2,14 @@
 
 import contextlib
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Partial, Shard
+from torch.distributed.tensor import DTensor, Partial, Placement, Shard
 from torch.distributed.tensor._ops._math_ops import _NormPartial
 
 from definition import R, device_mesh, dtensor, shard, whole_of
@@ -160,7 +161,7 @@ def test_refusals(four: Ranks) -> None:
 
 
 # The ops that reduce partial values: a function of a sharded DTensor that makes them, and of all partial values.
-REDUCING = {
+REDUCING: dict[str, tuple[Placement, Callable[[Any], Any] | None, Callable[[torch.Tensor], torch.Tensor]]] = {
     "sum": (Partial("sum"), lambda x: x.sum(0), lambda terms: terms.sum(0)),
     "avg": (Partial("avg"), lambda x: x.mean(0), lambda terms: terms.mean(0)),
     "max": (Partial("max"), lambda x: x.amax(0), lambda terms: terms.amax(0)),
@@ -214,7 +215,7 @@ def of_local_tensors(rank: int) -> dict[str, tuple[bool, bool]]:
     mesh = device_mesh((4,), ("x",))
     values = (torch.stack([whole_of((8, 4), torch.float64, seed=of) for of in range(4)]) + 8) / 32
     weights = whole_of((8, 4), torch.float64, seed=5)
-    found = {}
+    found: dict[str, tuple[bool, bool]] = {}
     for op, (partial, _, function) in REDUCING.items():
         terms = values.clone().requires_grad_()
         (expected,) = torch.autograd.grad((function(terms) * weights).sum(), terms)
