@@ -13,8 +13,9 @@ from reshard.torch.check import CheckReport, check
 from reshard.torch.checkpoint import Reader, load, save
 from reshard.torch.groups import Groups
 from reshard.torch.local import redistribute_local
-from reshard.torch.planned import FALLBACKS, RedistributionRow, Report, FallbackError, planned
+from reshard.torch.planned import FALLBACKS, FallbackError, planned
 from reshard.torch.redistribute import redistribute
+from reshard.torch.report import FsdpRow, RedistributionRow, Report
 from reshard.torch.rules import OPS, Registered, rules
 from reshard.torch.run import RankEvent, Runner, run
 from reshard.torch.specs import mesh, sharding, spec
@@ -33,6 +34,7 @@ __all__ = [
     "Comparison",
     "RankEvent",
     "Groups",
+    "FsdpRow",
     "RedistributionRow",
     "Moved",
     "OPS",

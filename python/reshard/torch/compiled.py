@@ -6,20 +6,19 @@ from weakref import WeakSet
 
 from reshard._refusals import counted
 
+from reshard.torch.report import innermost
 from reshard.torch.version import compiled_codes
 
-# The entered owners of plans, and the graphs that were compiled under plans or that a warning has named.
-_entered: list[object] = []
+# The graphs that were compiled under plans or that a warning has named.
 _known: WeakSet[CodeType] = WeakSet()
 
 
-def entered(owner: object) -> None:
-    """Notes that plans are enabled from now on; warns once for each function that was compiled without them."""
+def warn_of_compiled() -> None:
+    """Warns once for each function that was compiled without plans, which are enabled from now on."""
     codes = compiled_codes()
     # Within another owner, plans were enabled already.
-    new = [] if _entered else [source for code, source in codes if code not in _known]
+    new = [] if innermost() is not None else [source for code, source in codes if code not in _known]
     _known.update(code for code, _ in codes)
-    _entered.append(owner)
     if new:
         names = ", ".join(f"{code.co_name} ({code.co_filename}:{code.co_firstlineno})" for code in new[:3]) + (", .." if len(new) > 3 else "")
         warnings.warn(
@@ -30,10 +29,6 @@ def entered(owner: object) -> None:
         )
 
 
-def left(owner: object) -> None:
-    """Notes that an owner's plans are not enabled any more."""
-    for at in reversed(range(len(_entered))):
-        if _entered[at] is owner:
-            del _entered[at]
-            _known.update(code for code, _ in compiled_codes())
-            break
+def note_compiled() -> None:
+    """Notes that all graphs until now were compiled under plans or are known."""
+    _known.update(code for code, _ in compiled_codes())

@@ -1,9 +1,8 @@
 """DTensor redistributions by this library's plans: forward, backward, twice, and under torch.compile."""
 
 import contextlib
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,14 +10,15 @@ import torch.distributed as dist
 from torch.distributed.tensor import Partial
 
 from reshard import Planner, ReshardError
-from reshard._refusals import counted
 
-from reshard.torch.compiled import entered, left
+from reshard.torch import fsdp, runs
+from reshard.torch.compiled import note_compiled, warn_of_compiled
 from reshard.torch.dtensor_calls import dtensor_calls
 from reshard.torch.execute import Executor, default_planner, is_for_all_ranks
 from reshard.torch.groups import groups_of, plan_within
 from reshard.torch.hook import Hook
 from reshard.torch.norms import NormExecutor, as_powers, norm_reduced
+from reshard.torch.report import RedistributionRow, Report, innermost, pop, push
 from reshard.torch.specs import placement, sharding
 from reshard.torch.version import DTensorSpec, Part, _disable_current_modes, again, get_active_debug_mode, local_tensor_mode, problem, usable
 
@@ -45,86 +45,14 @@ class FallbackError(RuntimeError):
         self.reason = reason
 
 
-@dataclass
-class RedistributionRow:
-    """The count of redistributions between two specs, and how they were done.
-
-    `pytorch_kinds` and `pytorch_bytes` are the collectives of PyTorch's own redistribution and the minimum
-    bytes that a rank receives by them; None if they are not known.
-    """
-
-    calls: int = 0
-    received_bytes: int = 0
-    kinds: tuple[str, ...] = ()
-    fallback: str | None = None
-    pytorch_kinds: tuple[str, ...] | None = None
-    pytorch_bytes: int | None = None
-
-
-@dataclass
-class Report:
-    """The redistributions that were done, by a plan or by PyTorch; `str` is a table.
-
-    `unsupported` is the reason why nothing was replaced, if the installed PyTorch is not supported.
-    """
-
-    lines: dict[str, RedistributionRow] = field(default_factory=dict)
-    unsupported: str | None = None
-
-    @property
-    def plans(self) -> int:
-        """The number of redistributions by a plan."""
-        return sum(line.calls for line in self.lines.values() if line.fallback is None)
-
-    @property
-    def collectives(self) -> int:
-        """The number of collective calls that this rank made for them."""
-        return sum(line.calls * len(line.kinds) for line in self.lines.values() if line.fallback is None)
-
-    @property
-    def received_bytes(self) -> int:
-        """The bytes that this rank received by them."""
-        return sum(line.calls * line.received_bytes for line in self.lines.values() if line.fallback is None)
-
-    @property
-    def pytorch_collectives(self) -> int:
-        """The number of collective calls by which PyTorch would have done what plans did."""
-        return sum(line.calls * len(line.pytorch_kinds or ()) for line in self.lines.values() if line.fallback is None)
-
-    @property
-    def pytorch_bytes(self) -> int:
-        """The bytes that a rank would have received by those calls."""
-        return sum(line.calls * (line.pytorch_bytes or 0) for line in self.lines.values() if line.fallback is None)
-
-    @property
-    def fallbacks(self) -> dict[str, int]:
-        """The number of redistributions that were left to PyTorch, by reason."""
-        counted: Counter[str] = Counter()
-        for line in self.lines.values():
-            if line.fallback is not None:
-                counted[line.fallback] += line.calls
-        return dict(counted)
-
-    def __str__(self) -> str:
-        rows = [("times", "bytes each", "redistribution", "by", "PyTorch", "bytes each")]
-        for name, line in self.lines.items():
-            how = ", ".join(line.kinds) or "no call" if line.fallback is None else f"PyTorch: {line.fallback}"
-            theirs = ("?", "") if line.pytorch_kinds is None else (counted(len(line.pytorch_kinds), "call"), str(line.pytorch_bytes))
-            rows.append((str(line.calls), str(line.received_bytes) if line.fallback is None else "", name, how, *theirs))
-        widths = [max(len(row[i]) for row in rows) for i in range(6)]
-        made = ["  ".join(c.ljust(w) if at in (2, 3) else c.rjust(w) for at, (c, w) in enumerate(zip(row, widths, strict=True))).rstrip() for row in rows]
-        unknown = any(line.fallback is None and line.pytorch_kinds is None for line in self.lines.values())
-        made.append(f"{self.plans} by plans, {counted(self.collectives, 'call')}, {self.received_bytes} B received; by PyTorch: {sum(self.fallbacks.values())}")
-        made.append(f"PyTorch instead of plans: {counted(self.pytorch_collectives, 'call')}, {self.pytorch_bytes} B" + (", without rows of ?" if unknown else ""))
-        if self.unsupported is not None:
-            made.append(f"nothing was replaced: {self.unsupported}")
-        return "\n".join(made)
-
-
 @dataclass(frozen=True)
 class _Fallback:
     reason: str
     detail: str
+
+
+# What is done for a pair of specs, with the name and the row of its line in the report.
+_Known = tuple[Executor | _Fallback, str, RedistributionRow]
 
 
 class planned(contextlib.ContextDecorator):
@@ -144,12 +72,12 @@ class planned(contextlib.ContextDecorator):
         self._planner = planner or default_planner()
         self._strict = strict
         self._report = Report()
-        self._known: dict[tuple[DTensorSpec, DTensorSpec], tuple[Executor | _Fallback, RedistributionRow]] = {}
+        self._known: dict[tuple[DTensorSpec, DTensorSpec], _Known] = {}
         self._stamp: object = None
         self._hook = Hook(self._redistribute)
 
     def report(self) -> Report:
-        """Returns the redistributions since this object was made."""
+        """Returns the redistributions and FSDP2's calls that ran while this object was the innermost entered one."""
         return self._report
 
     def enable(self) -> "planned":
@@ -164,14 +92,22 @@ class planned(contextlib.ContextDecorator):
         again()
         if self._strict or usable():
             self._hook.enter()
-            entered(self)
+            warn_of_compiled()
+            self._report.fsdp_unknown = problem(Part.FSDP)
+            runs.bind()
+            fsdp.bind()
+            push(self._report)
         else:
             self._report.unsupported = problem()
         return self
 
     def disable(self) -> None:
-        """Leaves it; the last one to leave restores PyTorch's function."""
-        left(self)
+        """Leaves it; the last one to leave restores PyTorch's functions."""
+        if pop(self._report):
+            note_compiled()
+        if innermost() is None:
+            runs.unbind()
+            fsdp.unbind()
         self._hook.leave()
 
     def __enter__(self) -> "planned":
@@ -181,35 +117,23 @@ class planned(contextlib.ContextDecorator):
         self.disable()
 
     def _redistribute(self, own: Callable[..., torch.Tensor], local: torch.Tensor, current: DTensorSpec, target: DTensorSpec, **options: Any) -> torch.Tensor:
-        mode = local_tensor_mode()
-        found: Executor | _Fallback
-        if mode is not None:
-            found, line = self._line(local, current, target, _Fallback("local tensor", "a LocalTensorMode is active"))
-        elif is_for_all_ranks():
-            found, line = self._line(local, current, target, _Fallback("one rank", "a graph is traced that all ranks will run"))
-        elif not all(type(extent) is int for extent in current.shape):
-            found, line = self._line(local, current, target, _Fallback("symbolic", f"shape {tuple(current.shape)}"))
-        else:
-            stamp = (id(dist.group.WORLD), len(current.mesh._get_root_mesh()._flatten_mapping))
-            if stamp != self._stamp:
-                self._known.clear()
-                self._stamp = stamp
-            known = self._known.get((current, target))
-            if known is None:
-                known = self._line(local, current, target, self._prepare(local, current, target))
-                self._known[(current, target)] = known
-            found, line = known
-        if isinstance(found, _Fallback):
-            if self._strict and found.reason != "outside":
-                raise FallbackError(found.reason, f"{_between(current, target)}: {found.detail}")
-            line.calls += 1
-            return own(local, current, target, **options)
-        if found.dtype != local.dtype:
+        found, name, line = self._found(local, current, target)
+        if isinstance(found, Executor) and found.dtype != local.dtype:
             # The spec has the type of the whole tensor, and this shard has been cast.
-            found, line = self._line(local, current, target, self._prepare(local, current, target))
-            if isinstance(found, _Fallback):
-                return own(local, current, target, **options)
+            found, name, line = self._line(local, current, target, self._prepare(local, current, target))
+        if isinstance(found, _Fallback) and self._strict and found.reason != "outside":
+            raise FallbackError(found.reason, f"{_between(current, target)}: {found.detail}")
+        if runs.is_traced(local):
+            with runs.marked(name, line):
+                return self._run(found, own, local, current, target, options)
         line.calls += 1
+        return self._run(found, own, local, current, target, options)
+
+    def _run(
+        self, found: Executor | _Fallback, own: Callable[..., torch.Tensor], local: torch.Tensor, current: DTensorSpec, target: DTensorSpec, options: dict[str, Any]
+    ) -> torch.Tensor:
+        if isinstance(found, _Fallback):
+            return own(local, current, target, **options)
         debug = get_active_debug_mode()
         if debug is None:
             return found(local, async_op=options.get("async_op", False))
@@ -218,7 +142,23 @@ class planned(contextlib.ContextDecorator):
         ):
             return found(local, async_op=options.get("async_op", False))
 
-    def _line(self, local: torch.Tensor, current: DTensorSpec, target: DTensorSpec, found: Executor | _Fallback) -> tuple[Executor | _Fallback, RedistributionRow]:
+    def _found(self, local: torch.Tensor, current: DTensorSpec, target: DTensorSpec) -> _Known:
+        if local_tensor_mode() is not None:
+            return self._line(local, current, target, _Fallback("local tensor", "a LocalTensorMode is active"))
+        if is_for_all_ranks():
+            return self._line(local, current, target, _Fallback("one rank", "a graph is traced that all ranks will run"))
+        if not all(type(extent) is int for extent in current.shape):
+            return self._line(local, current, target, _Fallback("symbolic", f"shape {tuple(current.shape)}"))
+        stamp = (id(dist.group.WORLD), len(current.mesh._get_root_mesh()._flatten_mapping))
+        if stamp != self._stamp:
+            self._known.clear()
+            self._stamp = stamp
+        known = self._known.get((current, target))
+        if known is None:
+            known = self._known[(current, target)] = self._line(local, current, target, self._prepare(local, current, target))
+        return known
+
+    def _line(self, local: torch.Tensor, current: DTensorSpec, target: DTensorSpec, found: Executor | _Fallback) -> _Known:
         name = _between(current, target)
         if isinstance(found, _Fallback):
             name += f" ({found.reason})"
@@ -232,7 +172,7 @@ class planned(contextlib.ContextDecorator):
             if theirs is not None:
                 line.pytorch_kinds, line.pytorch_bytes = theirs
             self._report.lines[name] = line
-        return found, line
+        return found, name, line
 
     def _prepare(self, local: torch.Tensor, current: DTensorSpec, target: DTensorSpec) -> Executor | _Fallback:
         reason = why_not(current, target)

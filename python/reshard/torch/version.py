@@ -33,13 +33,15 @@ class Part(Enum):
     NORMS = "norms"
     COMPILED = "compiled"
     FROM_LOCAL = "from_local"
+    RUNS = "runs"
+    FSDP = "fsdp"
 
 
 @dataclass(frozen=True)
 class Private:
     """A private name of PyTorch: its module, its path there, and the arguments that it takes in the supported versions.
 
-    `takes` is None for attributes, and for classes of C++, which have no signature. A trailing `..` accepts further arguments.
+    `takes` is None for attributes, and for classes of C++, which have no signature. A `..` accepts any further arguments.
     """
 
     module: str
@@ -71,6 +73,12 @@ _SPEC = "torch.distributed.tensor._dtensor_spec"
 _MESH = "torch.distributed.device_mesh"
 _CALLS = "ops._c10d_functional"
 _COMPILER = "torch._dynamo.convert_frame"
+_AOT = "torch._dynamo.backends.common"
+_FSDP = "torch.distributed.fsdp._fully_shard"
+FSDP_CALLS = ("foreach_all_gather", "foreach_reduce")
+# The attribute of a compiled graph that is True if its arguments are one list.
+BOXED = "_boxed_call"
+AotCompile = Callable[..., Any]
 _NORMS = "torch.distributed.tensor._ops._math_ops"
 
 NEEDED = (
@@ -133,6 +141,14 @@ NEEDED = (
     Private("torch.distributed.tensor._api", "_FromTorchTensor._backward_cls", None, Part.FROM_LOCAL),
     Private(_COMPILER, "output_codes", None, Part.COMPILED),
     Private(_COMPILER, "orig_code_map", None, Part.COMPILED),
+    Private(_AOT, "aot_module_simplified", ("mod", "args", "fw_compiler", "bw_compiler", "..", "inference_compiler", ".."), Part.RUNS),
+    Private("functorch.compile", "make_boxed_func", ("f",), Part.RUNS),
+    Private("torch.fx.experimental.proxy_tensor", "get_proxy_mode", (), Part.RUNS),
+    Private(f"{_FSDP}._fsdp_collectives", "AllGatherResult.all_gather_output", None, Part.FSDP),
+    Private(f"{_FSDP}._fsdp_param_group", FSDP_CALLS[0], ("fsdp_params", "group", ".."), Part.FSDP),
+    Private(
+        f"{_FSDP}._fsdp_param_group", FSDP_CALLS[1], ("..", "reduce_scatter_group", "..", "all_reduce_group", "..", "all_reduce_grads", ".."), Part.FSDP
+    ),
 )
 
 SUPPORTED = {
@@ -225,6 +241,37 @@ def is_from_local(x: DTensor) -> bool:
         return False
     api: Any = _module("torch.distributed.tensor._api")
     return isinstance(x.grad_fn, api._FromTorchTensor._backward_cls)
+
+
+def counts_runs() -> bool:
+    """Returns True if PyTorch's compiler is loaded, and has the names by which runs of its graphs are counted."""
+    # Loading the compiler takes a second; until something else loads it, nothing is compiled.
+    if "torch._dynamo" not in sys.modules or problem(Part.RUNS) is not None:
+        return False
+    boxed: Any = _module("functorch.compile")
+    return bool(getattr(boxed.make_boxed_func(len), BOXED, False))
+
+
+def aot_compile() -> AotCompile:
+    """Returns the function by which Dynamo's backends compile a graph with AOTAutograd."""
+    found: AotCompile = getattr(_module(_AOT), "aot_module_simplified")
+    return found
+
+
+def bind_aot_compile(function: AotCompile) -> None:
+    """Puts a function in place of that function."""
+    setattr(sys.modules[_AOT], "aot_module_simplified", function)
+
+
+def traced_graph() -> Any:
+    """Returns the graph to which ops are added now; None if no graph is traced, or if that is not known."""
+    mode: Any = getattr(_module("torch.fx.experimental.proxy_tensor"), "get_proxy_mode", lambda: None)()
+    return None if mode is None else mode.tracer.graph
+
+
+def fsdp_module() -> ModuleType | None:
+    """Returns the module whose functions make FSDP2's collectives."""
+    return _module(f"{_FSDP}._fsdp_param_group")
 
 
 def split_factor(of: Any) -> int:
@@ -324,8 +371,8 @@ def _wrong(one: Private) -> str | None:
     if one.takes is None:
         return None
     takes = _arguments(found)
-    known = one.takes[:-1] if one.takes[-1:] == ("..",) else one.takes
-    same = takes[: len(known)] == known if known is not one.takes else takes == known
+    known = "".join(r"(\S+ )*" if name == ".." else f"{name} " for name in one.takes)
+    same = re.fullmatch(known, "".join(f"{name} " for name in takes)) is not None
     return None if same else f"{one.module}.{one.path} takes ({', '.join(takes)}) instead of ({', '.join(one.takes)})"
 
 

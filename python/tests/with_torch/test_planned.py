@@ -337,6 +337,10 @@ def fallbacks(rank: int) -> None:
             with planned(strict=True), pytest.raises(FallbackError) as refused:
                 _redistribute.redistribute_local_tensor(local, before, after)
             assert refused.value.reason == reason and FALLBACKS[reason] in str(refused.value)
+    # The same specs for a shard of another type, after a plan.
+    with planned(strict=True), pytest.raises(FallbackError, match="no type"):
+        _redistribute.redistribute_local_tensor(torch.zeros(2, 8), spec(R, Shard(0)), spec(R, R))
+        _redistribute.redistribute_local_tensor(torch.zeros(2, 8, dtype=torch.complex128), spec(R, Shard(0)), spec(R, R))
     # A symbolic shape, and a mode.
     unknown = TensorMeta((ShapeEnv().create_unbacked_symint(), 8), (8, 1), torch.float32)  # type: ignore[arg-type]
     symbolic = [DTensorSpec(mesh, placements, tensor_meta=unknown) for placements in ((R, Shard(1)), (R, R))]
