@@ -37,7 +37,7 @@ class Traced:
 
 
 def bind() -> None:
-    """Wraps the compilers of graphs from now on, once something else has loaded PyTorch's compiler."""
+    """Wraps the compilers of graphs from now on, if the installed PyTorch has the names for it."""
     global _own
     if _own is None and counts_runs():
         _own = aot_compile()
@@ -60,7 +60,6 @@ def is_traced(local: torch.Tensor) -> bool:
 @contextmanager
 def marked(name: str, row: RedistributionRow) -> Iterator[None]:
     """Marks the nodes that are added to a traced graph as those of one redistribution."""
-    bind()
     graph = traced_graph()
     if graph is None:
         # Shapes are propagated here; the graph is traced in another pass, or its nodes are redistributions that run later.
@@ -83,7 +82,8 @@ def _compile(*args: Any, **options: Any) -> Any:
     given = inspect.signature(own).bind(*args, **options)
     compilers, forward = given.arguments, given.arguments["fw_compiler"]
     seen: Counter[Traced] = Counter()
-    # PyTorch caches a compiled pair of graphs only if its compilers are its own objects. Such a pair has no marks.
+    # PyTorch looks for a compiled pair of graphs in its cache only if their compilers are its own objects. A cached
+    # pair may have been compiled without plans, and it has no marks.
     compilers["bw_compiler"] = _counts(compilers.get("bw_compiler") or forward, seen, is_backward=True)
     compilers["inference_compiler"] = _counts(compilers.get("inference_compiler") or forward, seen)
     compilers["fw_compiler"] = _counts(forward, seen)

@@ -1,5 +1,6 @@
 """The report under `torch.compile`: every run of a forward or backward graph counts, and traces do not."""
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -7,7 +8,9 @@ import pytest
 import torch
 from functorch.compile import aot_module_simplified, make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.utils import counters
 from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._inductor.utils import fresh_cache
 from torch.distributed.tensor import DTensor, Shard
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import checkpoint
@@ -93,17 +96,19 @@ def test_every_run_counts(eight: Ranks, backend: str) -> None:
     eight.run(runs, backend)
 
 
-def merged(rank: int) -> None:
-    """A graph has fewer calls than eager code if PyTorch merges equal ones: the report has those of the graph."""
-    mesh = device_mesh((2, 4), ("dp", "tp"))
+def project(x: DTensor, w: DTensor) -> DTensor:
+    return torch.nn.functional.linear(x, w).sin()
+
+
+def train(function: Callable[..., DTensor], dp: int, tp: int) -> None:
+    mesh = device_mesh((dp, tp), ("dp", "tp"))
     x = dtensor(whole_of((16, 16)), [Shard(0), Shard(1)], mesh)
     w = dtensor(whole_of((16, 16)), [R, Shard(0)], mesh, requires_grad=True)
+    torch.autograd.grad(function(x, w).to_local().sum(), w)
 
-    def train(function: Callable[..., DTensor]) -> None:
-        torch.autograd.grad(function(x, w).to_local().sum(), w)
 
-    def project(x: DTensor, w: DTensor) -> DTensor:
-        return torch.nn.functional.linear(x, w).sin()
+def merged(rank: int) -> None:
+    """A graph has fewer calls than eager code if PyTorch merges equal ones: the report has those of the graph."""
 
     def calls(graphs: list[str]) -> int:
         return sum(graph.count(f"{kind}.default") for graph in graphs for kind in ("all_gather_into_tensor", "all_reduce", "reduce_scatter_tensor", "all_to_all_single"))
@@ -113,10 +118,10 @@ def merged(rank: int) -> None:
     backend = aot_autograd(fw_compiler=keep, bw_compiler=keep, partition_fn=min_cut_rematerialization_partition)
     function = torch.compile(project, backend=backend, fullgraph=True)
     with planned(strict=True) as eager:
-        train(project)
+        train(project, 2, 4)
     with planned(strict=True) as plans:
         for _ in range(3):
-            train(function)
+            train(function, 2, 4)
     assert len(graphs) == 2 and plans.report().collectives == 3 * calls(graphs) > 0, (graphs, plans.report())
     assert plans.report().collectives < 3 * eager.report().collectives
 
@@ -135,6 +140,28 @@ def merged(rank: int) -> None:
 
 def test_the_calls_of_a_graph_are_those_of_the_report(eight: Ranks) -> None:
     eight.run(merged)
+
+
+def cached(rank: int) -> list[int]:
+    """Graphs that the default backend has compiled and cached without plans are not used under `planned`."""
+    hits = []
+    # PyTorch's cache may return the graph of another rank, whose groups have other names: each rank has a folder.
+    with fresh_cache():
+        for use in (False, False, True, False):
+            torch.compiler.reset()
+            counters.clear()
+            with planned(strict=True) if use else contextlib.nullcontext() as plans:
+                train(torch.compile(project, fullgraph=True), 1, 2)
+            hits.append(counters["aot_autograd"]["autograd_cache_hit"])
+            if plans is not None:
+                assert plans.report().collectives > 0, plans.report()
+    torch.compiler.reset()
+    return hits
+
+
+def test_cached_graphs_without_plans_are_not_used(two: Ranks) -> None:
+    for _, second, under_plans, last in two.run(cached):
+        assert second == last == 1 and under_plans == 0
 
 
 def uncounted(rank: int) -> str:

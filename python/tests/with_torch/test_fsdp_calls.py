@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._functorch.config as functorch_config
 import torch.distributed.fsdp._fully_shard._fsdp_param_group as param_group
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
@@ -122,7 +123,8 @@ def compiled(rank: int, backend: str, by_block: bool) -> None:
         model = parallel(mesh["tp"], mesh["dp"])
         for one in (list(model) if by_block else [model]) if is_compiled else []:
             one.compile(backend=backend)
-        with planned() if use else contextlib.nullcontext() as plans:
+        # Without plans, PyTorch's cache may return the graph of another rank.
+        with functorch_config.patch(enable_autograd_cache=False), planned() if use else contextlib.nullcontext() as plans:
             made.append(trained(model, batch.chunk(2)[rank // 2]))
             if plans is not None:
                 reports.append(plans.report())
