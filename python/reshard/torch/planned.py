@@ -51,7 +51,7 @@ class _Fallback:
     detail: str
 
 
-# What is done for a pair of specs, with the name and the row of its line in the report.
+# The executor or the fallback of a pair of specs, with the name and the row of its line in the report.
 _Known = tuple[Executor | _Fallback, str, RedistributionRow]
 
 
@@ -129,8 +129,9 @@ class planned(contextlib.ContextDecorator):
         line.calls += 1
         return self._run(found, own, local, current, target, options)
 
+    @staticmethod
     def _run(
-        self, found: Executor | _Fallback, own: Callable[..., torch.Tensor], local: torch.Tensor, current: DTensorSpec, target: DTensorSpec, options: dict[str, Any]
+        found: Executor | _Fallback, own: Callable[..., torch.Tensor], local: torch.Tensor, current: DTensorSpec, target: DTensorSpec, options: dict[str, Any]
     ) -> torch.Tensor:
         if isinstance(found, _Fallback):
             return own(local, current, target, **options)

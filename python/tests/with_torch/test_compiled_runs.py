@@ -111,7 +111,8 @@ def merged(rank: int) -> None:
     """A graph has fewer calls than eager code if PyTorch merges equal ones: the report has those of the graph."""
 
     def calls(graphs: list[str]) -> int:
-        return sum(graph.count(f"{kind}.default") for graph in graphs for kind in ("all_gather_into_tensor", "all_reduce", "reduce_scatter_tensor", "all_to_all_single"))
+        kinds = ("all_gather_into_tensor", "all_reduce", "reduce_scatter_tensor", "all_to_all_single")
+        return sum(graph.count(f"{kind}.default") for graph in graphs for kind in kinds)
 
     torch.compiler.reset()
     graphs, keep = kept_graphs()
@@ -125,7 +126,7 @@ def merged(rank: int) -> None:
     assert len(graphs) == 2 and plans.report().collectives == 3 * calls(graphs) > 0, (graphs, plans.report())
     assert plans.report().collectives < 3 * eager.report().collectives
 
-    # Calls that the backward pass recomputes are made again.
+    # Calls that the backward pass recomputes count twice.
     graphs.clear()
     again = torch.compile(lambda x: checkpoint(change, x, use_reentrant=False), backend=backend, fullgraph=True)
     with planned(strict=True) as plans:

@@ -20,7 +20,8 @@ OWN = (param_group.foreach_all_gather, param_group.foreach_reduce)
 
 def network() -> torch.nn.Sequential:
     torch.manual_seed(0)
-    return torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Linear(16, 32, bias=False), torch.nn.ReLU(), torch.nn.Linear(32, 16, bias=False)) for _ in range(2)))
+    pairs = [(torch.nn.Linear(16, 32, bias=False), torch.nn.Linear(32, 16, bias=False)) for _ in range(2)]
+    return torch.nn.Sequential(*(torch.nn.Sequential(up, torch.nn.ReLU(), down) for up, down in pairs))
 
 
 def parallel(tp: Any, dp: Any, policy: MixedPrecisionPolicy | None = None) -> torch.nn.Sequential:
