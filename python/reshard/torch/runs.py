@@ -47,9 +47,10 @@ def bind() -> None:
 def unbind() -> None:
     """Restores PyTorch's function; graphs that were compiled until now are counted further."""
     global _own
+    # If other code has wrapped it since, it calls this one further.
     if _own is not None and aot_compile() is _compile:
         bind_aot_compile(_own)
-    _own = None
+        _own = None
 
 
 def is_traced(local: torch.Tensor) -> bool:

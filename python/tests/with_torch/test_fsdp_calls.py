@@ -123,7 +123,7 @@ def compiled(rank: int, backend: str, by_block: bool) -> None:
         torch.compiler.reset()
         model = parallel(mesh["tp"], mesh["dp"])
         for one in (list(model) if by_block else [model]) if is_compiled else []:
-            one.compile(backend=backend)
+            one.compile(backend=backend, dynamic=False)
         # Without plans, PyTorch's cache may return the graph of another rank.
         with functorch_config.patch(enable_autograd_cache=False), planned() if use else contextlib.nullcontext() as plans:
             made.append(trained(model, batch.chunk(2)[rank // 2]))
