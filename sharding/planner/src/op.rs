@@ -3,6 +3,9 @@
 use core::fmt;
 use std::str::FromStr;
 
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use crate::Error;
 
 /// The kind of operation of a step.
@@ -85,5 +88,17 @@ impl FromStr for StepOp {
                 "slice, all_gather, reduce_scatter, all_reduce, all_to_all, exchange or zero_fill",
             )
         })
+    }
+}
+
+impl Serialize for StepOp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for StepOp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<StepOp, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }

@@ -34,7 +34,6 @@ use crate::op::StepOp;
 #[serde(deny_unknown_fields)]
 pub struct Curve {
     /// The collective: all-gather, reduce-scatter, all-reduce or all-to-all.
-    #[serde(with = "collective")]
     pub collective: StepOp,
     /// Ranks in a domain of level 0, then the number of such domains, and so on.
     pub spread: Vec<usize>,
@@ -45,21 +44,6 @@ pub struct Curve {
     /// The 90th percentile of repeated runs about their median, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p90_percent: Option<f64>,
-}
-
-/// The text of a collective in files.
-mod collective {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    use crate::op::StepOp;
-
-    pub(super) fn serialize<S: Serializer>(op: &StepOp, s: S) -> Result<S::Ok, S::Error> {
-        s.serialize_str(op.as_str())
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<StepOp, D::Error> {
-        String::deserialize(d)?.parse().map_err(D::Error::custom)
-    }
 }
 
 /// The factors of a spread; no factor of 1 at the end.

@@ -131,8 +131,7 @@ fn measured(topology: &Topology, op: StepOp, mut spread: Vec<usize>, size: u64) 
         u128::from(around[0].1) + u128::from(size - around[0].0) * u128::from(high) / u128::from(wide)
     };
     let (near, far) = ((last - of(&below)) as u128, (of(&above) - last) as u128);
-    let between =
-        if near + far == 0 { at(below) } else { (at(below) * far + at(above) * near) / (near + far) };
+    let between = (at(below) * far + at(above) * near).checked_div(near + far).unwrap_or_else(|| at(below));
     Some(between as u64)
 }
 
