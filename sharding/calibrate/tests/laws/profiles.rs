@@ -1,0 +1,1 @@
+//! The profiles that the planner ships are those of the published tables.
