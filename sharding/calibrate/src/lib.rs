@@ -110,7 +110,7 @@ pub fn calibrate(table: &Table, options: &Options) -> Result<(Profile, Report), 
         message_us: lines.message_us,
         levels: lines.levels.clone(),
         measured: Some(Source {
-            from: options.from.clone(),
+            from: lines.nominal.iter().fold(options.from.clone(), |from, number| format!("{from}; {number}")),
             dtype: table.dtype.clone(),
             date: options.date.clone(),
             median_error_percent: expected.map(|e| e.median_percent),

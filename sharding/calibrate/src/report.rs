@@ -1,5 +1,6 @@
 //! Errors of curves and lines, as medians and 90th percentiles.
 
+use core::fmt;
 use std::collections::BTreeMap;
 
 use reshard_planner::{Level, StepOp};
@@ -85,6 +86,15 @@ pub enum Nominal {
     Message,
     /// Latency and rate between nodes: no group of several nodes was measured.
     BetweenNodes,
+}
+
+impl fmt::Display for Nominal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Nominal::Message => "time per peer of an exchange nominal",
+            Nominal::BetweenNodes => "latency and rate between nodes nominal",
+        })
+    }
 }
 
 /// Serializes the name of a collective.

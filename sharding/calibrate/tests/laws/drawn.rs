@@ -177,4 +177,5 @@ fn numbers_without_a_measurement_are_nominal() {
     gathers.retain(|m| m.collective != StepOp::AllToAll);
     let (profile, report) = calibrate(&table(gathers), &Options::new("a test")).unwrap();
     assert_eq!((report.nominal, profile.message_us), (vec![Nominal::Message], 0.2));
+    assert_eq!(profile.measured.unwrap().from, "a test; time per peer of an exchange nominal");
 }
