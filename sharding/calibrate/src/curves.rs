@@ -81,12 +81,13 @@ fn pool(us: &mut [f64]) {
     }
     let pooled = blocks.iter().flat_map(|&(sum, n)| core::iter::repeat_n(sum / n as f64, n));
     for (time, pooled) in us.iter_mut().zip(pooled) {
-        // Nanoseconds, so that files have no digits that nobody measured. Very short times keep theirs.
+        // Nanoseconds, so that files have no digits beyond the measured ones. Very short times keep theirs.
         *time = if pooled < 0.01 { pooled } else { (pooled * 1e3).round() / 1e3 };
     }
 }
 
 #[cfg(test)]
+#[allow(clippy::float_cmp, reason = "means of small whole numbers are exact")]
 mod tests {
     use super::{Knots, pool};
 

@@ -10,7 +10,7 @@ pub enum Error {
     Line {
         /// The number of the line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The fault.
         fault: Fault,
     },
     /// No line is left.

@@ -46,7 +46,7 @@ pub struct Options {
     pub node_ranks: Option<usize>,
     /// The latency in microseconds and the rate in GB/s between nodes, if no group of several was measured.
     pub between_nodes: (f64, f64),
-    /// The greatest relative distance of a measured time from a thinned curve; by default all sizes are kept.
+    /// The greatest relative distance of a measured time from a thinned curve; by default every size is a knot.
     pub thin: Option<f64>,
     /// More times for the numbers of the levels alone, not for curves.
     pub for_levels: Vec<Measurement>,

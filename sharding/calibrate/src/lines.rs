@@ -8,8 +8,8 @@
 //!
 //! Each round of the fit takes the level of the maximum from the round before, and solves for the least squares
 //! of relative errors, weighted by 1 / |error| of the round before: this approaches the least sum of relative
-//! errors, which the few points that no line can pass do not move. Numbers are at least 0. Those of an outer
-//! level are what it adds to the inner one, so that no outer level is faster.
+//! errors, on which the few points that no line can pass have no influence. Numbers are at least 0. Those of an outer
+//! level are added to the inner ones, so that no outer level is faster.
 
 use reshard_planner::{Level, StepOp};
 
@@ -110,7 +110,7 @@ fn coefficients(rows: &[Row], levels: usize) -> Coefficients {
 }
 
 impl Row {
-    /// Returns the factors of the coefficients, whose sum is 1 if the time is met, with a level as the slowest.
+    /// Returns the factors of the coefficients, whose sum is 1 at the measured time, with a level as the slowest.
     fn equation(&self, slowest: usize) -> Coefficients {
         let mut factors = [0.0; MOST];
         factors[0] = 1.0;
@@ -143,7 +143,7 @@ fn nonnegative(equations: &[Coefficients], weights: &[f64], n: usize) -> Coeffic
             }
         }
     }
-    // Columns of equal lengths, so that pivots tell which ones depend on others.
+    // Columns of equal lengths, so that small pivots mean columns that depend on others.
     let scale: Vec<f64> = (0..n).map(|i| normal[i][i].sqrt()).collect();
     let (mut best, mut most) = ([0.0; MOST], 0.0);
     for set in 1u32..1 << n {

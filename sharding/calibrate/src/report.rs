@@ -98,6 +98,7 @@ impl fmt::Display for Nominal {
 }
 
 /// Serializes the name of a collective.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
 pub(crate) fn name<S: Serializer>(op: &StepOp, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(op.as_str())
 }

@@ -67,8 +67,8 @@ pub struct Table {
 impl Table {
     /// Parses a table.
     ///
-    /// A first line without `collective` is a header. A line that the filter leaves out must be a JSON object,
-    /// and is otherwise not checked.
+    /// A first line without `collective` is a header; blank lines and those that begin with `#` are skipped. A
+    /// line that the filter leaves out must be a JSON object, and is otherwise not checked.
     ///
     /// ```
     /// use reshard_calibrate::{Filter, Table};
@@ -84,7 +84,8 @@ impl Table {
             Table { measurements: Vec::new(), dtype: None, left_out: 0, differing: BTreeMap::new() };
         let mut texts: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         let mut known: Vec<BTreeSet<String>> = vec![BTreeSet::new(); filter.conditions.len()];
-        let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+        let is_blank = |line: &str| line.trim().is_empty() || line.starts_with('#');
+        let lines = text.lines().enumerate().filter(|(_, line)| !is_blank(line));
         for (i, (at, line)) in lines.enumerate() {
             let on_line = |fault: Fault| Error::Line { line: at + 1, fault };
             let keys: Map<String, Value> =

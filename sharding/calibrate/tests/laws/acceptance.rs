@@ -37,7 +37,7 @@ fn runs(table: &Table, random: &mut Random) -> Table {
     Table { measurements: runs, ..table.clone() }
 }
 
-/// Returns the place of each measurement in the order of sizes of its collective and group.
+/// Returns `true` for every second measurement, by size, of its collective and group.
 fn is_even(table: &Table, m: &Measurement) -> bool {
     let of_curve = |p: &&Measurement| (p.collective, p.nodes, p.ranks) == (m.collective, m.nodes, m.ranks);
     table.measurements.iter().filter(of_curve).filter(|p| p.bytes < m.bytes).count() % 2 == 0

@@ -97,7 +97,7 @@ fn network(random: &mut Random) -> Topology {
     Topology::new(between(2.0, 20.0), between(0.1, 1.0), &[inner, outer]).unwrap()
 }
 
-/// Returns what a network predicts for all collectives over some groups.
+/// Returns the predictions of a network for all collectives over some groups.
 fn predicted(topology: &Topology, nodes: &[usize]) -> Vec<Measurement> {
     let mut measurements = Vec::new();
     for collective in COLLECTIVES {

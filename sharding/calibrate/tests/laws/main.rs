@@ -1,4 +1,5 @@
 //! The properties of calibrations.
+#![allow(clippy::float_cmp, reason = "numbers of tables are read and written without a change")]
 
 mod acceptance;
 mod drawn;

@@ -65,7 +65,7 @@ fn predictions_are_prices_of_plans() {
             ("x=16", [2, 16]),
             ("x=64", [8, 64]),
             ("x=4,y=8", [4, 4]),
-            // The ranks of a group are 4 apart, so that two are in each node.
+            // The ranks of a group have a stride of 4, so that two are in each node.
             ("x=4,y=4", [2, 4]),
         ] {
             compared += compare(&topology, mesh, group);

@@ -9,7 +9,8 @@ fn error(text: &str) -> String {
 
 #[test]
 fn a_line_is_one_measurement_or_a_curve() {
-    let text = r#"{"what":"a header"}
+    let text = r#"# a comment
+{"what":"a header"}
 
 {"collective":"all_gather","nodes":2,"ranks":16,"bytes":1024,"us":30,"run":1,"dtype":"f16","gpu":"A"}
 {"collective":"all_gather","nodes":2,"ranks_per_node":8,"bytes":[1024,2048],"us":[32.5,33],"gpu":"B"}
