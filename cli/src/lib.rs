@@ -15,6 +15,7 @@
 
 mod arguments;
 mod batch;
+mod calibrate;
 mod check;
 mod console;
 mod diff;
@@ -103,6 +104,8 @@ enum Command {
     Run(run::RunArgs),
     /// Plan the transfer of a model between two worlds, or prove an exported plan
     Transfer(transfer::TransferArgs),
+    /// Make a network profile from measured times of collectives, or compare a network with them
+    Calibrate(calibrate::CalibrateArgs),
     /// Show the contents of a checkpoint: tensors, types, shapes, shardings
     Inspect(inspect::InspectArgs),
     /// Compare the tensors of two checkpoints, in any file format and sharding
@@ -161,6 +164,7 @@ pub fn run<A: Into<OsString>>(args: impl IntoIterator<Item = A>, console: &mut C
         Command::Report(args) => (guarded(|| report::run(&args, console)), args.json()),
         Command::Run(args) => (guarded(|| run::run(&args, console)), args.format.json),
         Command::Transfer(args) => (guarded(|| transfer::run(&args, console)), args.json()),
+        Command::Calibrate(args) => (guarded(|| calibrate::run(&args, console)), args.format.json),
         Command::Inspect(args) => (guarded(|| inspect::run(&args, console)), args.format.json),
         Command::Diff(args) => (guarded(|| diff::run(&args, console)), args.format.json),
         Command::Verify(args) => (guarded(|| verify::run(&args, console)), args.format.json),

@@ -1,5 +1,6 @@
 //! The command line, subcommand by subcommand, as its contract has it.
 
+mod calibrate;
 mod check;
 mod checkpoint_answers;
 #[path = "../checkpoints/mod.rs"]

@@ -35,6 +35,7 @@ fn what_pages_show_is_what_is_said() {
         ("pictures.md", 3),
         ("propagation.md", 1),
         ("programs.md", 2),
+        ("calibrate.md", 3),
         ("checking.md", 2),
         ("parallelism.md", 7),
         ("random.md", 1),
