@@ -92,6 +92,7 @@ fn every_file_that_a_page_names_is_there() {
         "README.md",
         "CONTRIBUTING.md",
         "docs/c.md",
+        "docs/calibrate.md",
         "docs/calls.md",
         "docs/checkpoint_files.md",
         "docs/checkpoints.md",
