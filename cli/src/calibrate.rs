@@ -119,12 +119,12 @@ fn table(args: &CalibrateArgs, path: &Path) -> Result<Table, CliError> {
 
 /// Returns the error of a table, with its path.
 fn of_table(path: &Path, error: Error) -> CliError {
-    let path = path.display();
-    match error {
-        Error::Planner(error) => error.into(),
-        error @ Error::Line { .. } => CliError::refused(error.code(), format!("the table `{path}`: {error}")),
-        error => CliError::refused(error.code(), format!("the table `{path}` {error}")),
+    if let Error::Planner(error) = error {
+        return error.into();
     }
+    // The text of a line begins with its number, any other with a verb.
+    let colon = if matches!(error, Error::Line { .. }) { ":" } else { "" };
+    CliError::refused(error.code(), format!("the table `{}`{colon} {error}", path.display()))
 }
 
 /// Returns the name of a file.
