@@ -1,9 +1,7 @@
-//! The price of one collective over a whole group: that of the planner for the same step.
-//!
-//! The planner prices loads of steps, which only plans have. A table has sizes and groups, so its formulas are here
-//! again for these; a test compares both on plans of one step (`tests/planner.rs`).
+//! One collective over a whole group: its price by the planner, and its traffic over each level, which the fit of
+//! levels needs.
 
-use reshard_planner::{Curve, Profile, StepOp, Topology};
+use reshard_planner::{StepOp, Topology};
 
 /// The traffic of a rank over one level.
 #[derive(Clone, Copy, Debug)]
@@ -37,54 +35,9 @@ pub(crate) fn passes(op: StepOp) -> f64 {
     if op == StepOp::AllReduce { 2.0 } else { 1.0 }
 }
 
-/// Returns the time of a collective in microseconds.
+/// Returns the time of a collective over at least two ranks, in microseconds.
+///
+/// The spread has at most the levels of the network.
 pub(crate) fn collective_us(topology: &Topology, op: StepOp, spread: &[usize], bytes: u64) -> f64 {
-    let by_levels = || {
-        let loads = load(op, spread, bytes);
-        let (mut latency, mut wire, mut peers) = (0.0, 0.0f64, 0.0);
-        for (level, at) in topology.levels().iter().zip(&loads) {
-            latency += level.latency_us * at.rounds;
-            wire = wire.max(at.bytes / (level.gbytes_per_s * 1e3));
-            peers += at.peers;
-        }
-        let messages = if op == StepOp::AllToAll { topology.message_us() * peers } else { 0.0 };
-        topology.launch_us() + passes(op) * latency + wire + messages
-    };
-    let profile = topology.calibration().map(reshard_planner::Calibration::profile);
-    profile.and_then(|profile| by_curves(profile, op, spread, bytes)).unwrap_or_else(by_levels)
-}
-
-/// Returns the time by the curve of the spread, or by the two between which it is.
-fn by_curves(profile: &Profile, op: StepOp, spread: &[usize], bytes: u64) -> Option<f64> {
-    let (&last, inner) = spread.split_last()?;
-    let of_group = |curve: &&Curve| {
-        curve.collective == op && curve.spread.split_last().is_some_and(|(_, rest)| rest == inner)
-    };
-    let width = |curve: &Curve| curve.spread[inner.len()];
-    let curves = || profile.curves.iter().filter(of_group);
-    let below = curves().filter(|c| width(c) <= last).max_by_key(|c| width(c))?;
-    let us = |curve: &Curve| at(profile, curve, bytes);
-    if width(below) == last {
-        return Some(us(below));
-    }
-    let above = curves().filter(|c| width(c) > last).min_by_key(|c| width(c))?;
-    let share = (last - width(below)) as f64 / (width(above) - width(below)) as f64;
-    Some(us(below) + share * (us(above) - us(below)))
-}
-
-/// Returns the time of a curve at a size; beyond its last knot nothing is faster than the fastest level.
-fn at(profile: &Profile, curve: &Curve, bytes: u64) -> f64 {
-    let Curve { bytes: sizes, us, .. } = curve;
-    let after = sizes.partition_point(|&size| size <= bytes);
-    let Some(at) = after.checked_sub(1) else { return us[0] };
-    let slope = |a: usize, b: usize| (us[b] - us[a]) / (sizes[b] - sizes[a]) as f64;
-    let rise = if after < sizes.len() {
-        slope(at, after)
-    } else {
-        let fastest = profile.levels.iter().map(|l| l.gbytes_per_s).fold(0.0, f64::max);
-        let ranks: usize = curve.spread.iter().product();
-        let received = passes(curve.collective) * (1.0 - 1.0 / ranks as f64);
-        at.checked_sub(1).map_or(0.0, |before| slope(before, at)).max(received / (fastest * 1e3))
-    };
-    us[at] + (bytes - sizes[at]) as f64 * rise
+    topology.collective_us(op, spread, bytes).expect("a collective of at least two ranks within the levels")
 }

@@ -386,7 +386,7 @@ impl Question<'_> {
             let span = Span::Axes { mesh, modes: &modes };
             let mut us = 0.0f64;
             for near in &sizes {
-                let traffic = all_terms(block, near);
+                let traffic = all_terms(block as f64, near);
                 us = us.max(self.network.model.cost_us(&StepTraffic::exchange(&traffic, volume.peak, span)));
             }
             (Action::OrderedReduce(moves, reduction), Cost::new(us, volume.received, volume.peak))

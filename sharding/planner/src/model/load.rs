@@ -146,11 +146,11 @@ pub(crate) fn share_of_collective(op: StepOp, volume: &Volume, near: &[usize]) -
 /// Returns the traffic of a rank that receives a block from each other rank of its group.
 ///
 /// `near` is the spread of the group over domains.
-pub(crate) fn all_terms(block: u64, near: &[usize]) -> Traffic {
+pub(crate) fn all_terms(block: f64, near: &[usize]) -> Traffic {
     let mut traffic = Traffic::new();
     let mut below = 1;
     for &n in near {
-        traffic.push(LevelTraffic { bytes: block as f64 * (n - below) as f64, peers: n - below });
+        traffic.push(LevelTraffic { bytes: block * (n - below) as f64, peers: n - below });
         below = n;
     }
     traffic

@@ -200,7 +200,7 @@ impl Topology {
                 let volume = Volume { received: 0, gathered: bytes, peak: 0 };
                 share_of_collective(op, &volume, &near)
             }
-            StepOp::AllToAll => all_terms(bytes / ranks as u64, &near),
+            StepOp::AllToAll => all_terms(bytes as f64 / ranks as f64, &near),
             StepOp::Exchange | StepOp::Slice | StepOp::ZeroFill => return None,
         };
         let received = traffic.iter().map(|at| at.bytes).sum::<f64>() as u64;
