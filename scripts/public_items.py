@@ -23,7 +23,7 @@ BUDGET = ROOT / "scripts/public_items.json"
 # which only test rules and engines.
 CRATES = [
     "reshard", "layout", "sharding", "planner", "ops", "program", "reference", "kernels", "collectives", "checkpoint",
-    "draw", "mapping", "transfer", "cuda", "device", "nccl",
+    "draw", "mapping", "transfer", "calibrate", "cuda", "device", "nccl",
 ]
 TYPES = ("struct", "enum", "union", "trait")
 MEMBERS = ("function", "assoc_const", "assoc_type", "constant")

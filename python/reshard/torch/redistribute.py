@@ -50,7 +50,7 @@ def _check_local_gradient(x: DTensor) -> None:
     other = next((one for one in x.placements if isinstance(one, Partial) and (one.reduce_op != "sum" or exponent_of(one) is not None)), None)
     # The gradient of the DTensor is right, and ops such as `mean` and `amax` pass it on from there. But
     # PyTorch's `from_local` returns it as the gradient of each local value. Graphs of the compiler have no
-    # nodes to look at.
+    # nodes to examine.
     if other is None or torch.compiler.is_compiling() or not torch.is_grad_enabled() or not is_from_local(x):
         return
     what = "divide it by the number of ranks and use Partial()" if other.reduce_op == "avg" else "detach it"

@@ -17,8 +17,8 @@
 //! Further out, one step may cross the level, and the others are at least the cheapest step there is. A plan
 //! whose steps are all priced by the formula keeps the bound of the formula, so the smaller one holds.
 //!
-//! Curves between two that were measured are functions of their own up to [`EACH`] of them. Of more, one
-//! function is below all: the smaller of both curves, at the size of the last.
+//! Each spread between two measured ones has a function, up to [`EACH`] of them. Of more, one function is below
+//! all: the smaller of both curves, at the size of the last.
 
 use std::collections::BTreeMap;
 
@@ -28,19 +28,19 @@ use crate::model::curves::{Curves, Found, MEASURED, Spread, passes, ranks};
 use crate::model::{Level, MinTraffic};
 use crate::op::StepOp;
 
-/// The number of spreads between two measured ones that have functions of their own.
+/// The greatest number of spreads between two measured ones that have a function each.
 const EACH: u32 = 16;
 
 /// The error of times that are rounded down to picoseconds, twice.
 const ROUNDED_US: f64 = 2e-6;
 
-/// The greatest number of domains by which plans of several steps are told apart.
+/// The greatest number of domains that plans of several steps are bounded by.
 const MOST_DOMAINS: u64 = 1 << 12;
 
 /// A function that is below a curve: linear between knots of bytes and time, constant before the first.
 #[derive(Clone, Debug)]
 struct Floor {
-    /// The number of domains whose data one step may bring together.
+    /// The number of domains whose data a rank may have after one step.
     reach: u64,
     is_exchange: bool,
     knots: Vec<(f64, f64)>,
@@ -104,7 +104,7 @@ impl Ascending {
 /// The greatest of some lines, from 0.
 #[derive(Clone, Debug, Default)]
 struct Lines {
-    /// Microseconds at no bytes, and per byte; each is the greatest from the start of its own on.
+    /// Microseconds at no bytes, and per byte; each is the greatest from its start on.
     lines: Vec<(f64, f64)>,
     starts: Vec<f64>,
 }
@@ -138,14 +138,14 @@ impl Lines {
     }
 }
 
-/// The bounds of what comes from beyond the domains of one level.
+/// The bounds of the bytes from beyond the domains of one level.
 #[derive(Clone, Debug)]
 struct OfLevel {
     /// By the least reach: the functions of at least that reach.
     one_step: Vec<(u64, Ascending)>,
     /// By the least number of domains.
     more_steps: Vec<(u64, Lines)>,
-    /// As `one_step`, of exchanges alone; the reach is the number of ranks.
+    /// The same for exchanges alone; the reach is the number of ranks.
     exchanges: Vec<(u64, Ascending)>,
 }
 
@@ -170,7 +170,7 @@ impl CurveBounds {
         self.levels.iter().zip(needs).map(|(level, need)| level.least_us(need)).fold(0.0, f64::max)
     }
 
-    /// Returns the least time of an exchange that has a curve, given the bytes of at least so many peers over
+    /// Returns the least time of an exchange that has a curve, given the bytes of at least `peers` peers over
     /// each level.
     ///
     /// It is infinite if there is no such curve.

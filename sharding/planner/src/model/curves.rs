@@ -1,6 +1,6 @@
-//! Measured times of collectives: curves of time by size, one for each way that a group lies over domains.
+//! Measured times of collectives: curves of time by size, one for each distribution of a group over domains.
 //!
-//! **Spread.** A group lies over domains as factors, from the inside out: `[8]` are 8 ranks of one domain,
+//! **Spread.** The distribution of a group over domains is a list of factors, from the inside out: `[8]` are 8 ranks of one domain,
 //! `[8,2]` are 8 ranks in each of 2 domains, `[1,4]` one rank in each of 4. Factors of 1 at the end are left
 //! out. The peers of a load give its spread: `p_l + 1` for a collective. An exchange with `N_l` ranks up to
 //! level `l`, its own rank included, has `ceil(N_l / N_{l-1})`.
@@ -92,7 +92,7 @@ pub(crate) fn passes(op: StepOp) -> u64 {
     if op == StepOp::AllReduce { 2 } else { 1 }
 }
 
-/// The curve of a spread, or the two between which it lies.
+/// The curve of a spread, or those of the next smaller and larger one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found<'a> {
     One(&'a Knots),
@@ -117,7 +117,7 @@ impl Found<'_> {
 /// All curves of a network.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Curves {
-    /// By the place of the collective in [`MEASURED`], and by spread.
+    /// By the index of the collective in [`MEASURED`], and by spread.
     by_op: [Vec<Knots>; 4],
     digest: u128,
 }
@@ -125,7 +125,7 @@ pub(crate) struct Curves {
 impl Curves {
     /// Checks and prepares the curves of a network of these levels.
     ///
-    /// The error says which curve has which fault.
+    /// The error names the curve and its fault.
     pub(crate) fn new(curves: &[Curve], levels: &[Level]) -> Result<Curves, Error> {
         let mut by_op: [Vec<Knots>; 4] = Default::default();
         let mut text = String::new();
@@ -200,7 +200,7 @@ impl Curves {
     }
 }
 
-/// Returns the size of the tensor if a rank of `n` receives so many bytes, rounded up.
+/// Returns the size of the tensor if a rank of `n` receives this number of bytes, rounded up.
 pub(crate) fn size_of(op: StepOp, n: u64, received: f64) -> u64 {
     let size = received * n as f64 / ((n - 1) * passes(op)) as f64;
     // Quotients of whole numbers have errors in the last digits.
@@ -245,7 +245,7 @@ fn place(op: StepOp) -> Option<usize> {
     MEASURED.iter().position(|&known| known == op)
 }
 
-/// Returns what is wrong with the numbers of a curve.
+/// Returns the fault of a curve's numbers.
 fn fault(curve: &Curve, levels: &[Level]) -> Option<String> {
     let Curve { spread, bytes, us, p90_percent, .. } = curve;
     if spread.last().is_none_or(|&n| n < 2) || spread.contains(&0) {

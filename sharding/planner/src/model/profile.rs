@@ -54,7 +54,7 @@ impl Profile {
     }
 }
 
-/// Where the numbers of a profile come from, and how far they may be off.
+/// The source of the numbers of a profile, and the error to expect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {

@@ -180,10 +180,10 @@ impl Topology {
         }
     }
 
-    /// Returns the time of one collective on a tensor of `bytes`, of a group that lies over domains as `spread`.
+    /// Returns the time of one collective on a tensor of `bytes`, of a group with this spread over domains.
     ///
-    /// Both are those of a [`Curve`](crate::Curve). It is `None` for steps that are no collective, and without
-    /// at least two ranks.
+    /// Size and spread are those of a [`Curve`](crate::Curve). It is `None` for other steps than collectives, and
+    /// for fewer than two ranks.
     #[doc(hidden)]
     pub fn collective_us(&self, op: StepOp, spread: &[usize], bytes: u64) -> Option<f64> {
         let near: DomainSizes = spread

@@ -458,7 +458,7 @@ fn search_equals_exhaustive_dijkstra_under_curves() {
         for _ in 0..3 {
             let topology = with_curves(lines, spreads, &mut random);
             count += compare("x=2,y=2", &[16, 4], &["R", "S(0)", "S(1)", "P"], &topology, one_in(17));
-            // Three ranks do not lie evenly in domains of four.
+            // Three ranks do not fill domains of four evenly.
             if lines.levels().len() < 3 {
                 count += compare("x=3,y=2", &[12, 6], &["R", "S(0)", "S(1)"], &topology, one_in(5));
             }

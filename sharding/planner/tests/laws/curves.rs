@@ -1,4 +1,4 @@
-//! Curves: a slow definition of their times, the laws of models that have them, and bounds of their plans.
+//! Curves: a slow definition of their times, the properties of models that have them, and bounds of their plans.
 
 use std::sync::Arc;
 
