@@ -19,10 +19,15 @@ TRANSFER = DOCS / "transfer.md"
 
 
 @pytest.mark.parametrize(("name", "count", "first"), [("torch.md", 6, 5), ("torch_report.md", 2, 20), ("audit.md", 2, 20)])
-def test_examples_run_and_print_what_is_said(eight: Ranks, name: str, count: int, first: int) -> None:
+def test_examples_run_and_print_what_is_said(name: str, count: int, first: int) -> None:
     blocks = blocks_of(name)
     assert len(blocks) >= count and len(blocks[0].splitlines()) == first
-    check_page(eight, name)
+    # New ranks: PyTorch's cached specs may have an equal device mesh of another test, with which inductor fails.
+    ranks = Ranks(8)
+    try:
+        check_page(ranks, name)
+    finally:
+        ranks.close()
 
 
 def test_the_program_of_the_page_on_transfers_prints_what_is_said(tmp_path: pathlib.Path) -> None:
