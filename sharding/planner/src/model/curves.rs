@@ -216,23 +216,14 @@ pub(crate) fn measured_as(op: StepOp) -> Option<StepOp> {
     }
 }
 
-/// Returns the spread of a load; `None` if a rank has no peer.
+/// Returns the spread of a load of a measured collective; `None` if a rank has no peer.
 pub(crate) fn spread_of(op: StepOp, traffic: &[LevelTraffic]) -> Option<Spread> {
     let mut spread = Spread::new();
     let mut ranks = 1usize;
     for at in traffic {
-        let factor = match op {
-            StepOp::AllToAll | StepOp::Exchange => {
-                let below = ranks;
-                ranks += at.peers;
-                ranks.div_ceil(below)
-            }
-            StepOp::AllGather
-            | StepOp::ReduceScatter
-            | StepOp::AllReduce
-            | StepOp::Slice
-            | StepOp::ZeroFill => at.peers + 1,
-        };
+        let below = ranks;
+        ranks = if op == StepOp::AllToAll { below + at.peers } else { below * (at.peers + 1) };
+        let factor = ranks.div_ceil(below);
         spread.push(u32::try_from(factor).ok()?);
     }
     while spread.last() == Some(&1) {

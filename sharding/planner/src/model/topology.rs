@@ -36,6 +36,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::Error;
+use crate::model::curves::MEASURED;
 use crate::model::load::{DomainSizes, Span, Volume, all_terms, share_of_collective};
 use crate::model::profile::{Calibration, Measured, Profile};
 use crate::model::{CostModel, Level, MinTraffic, StepTraffic};
@@ -195,13 +196,12 @@ impl Topology {
             .collect();
         let ranks = *near.last().filter(|&&ranks| ranks > 1 && near.len() <= self.levels.len())?;
         let group: GroupPattern = format!("{ranks}:1").parse().ok()?;
-        let traffic = match op {
-            StepOp::AllGather | StepOp::ReduceScatter | StepOp::AllReduce => {
-                let volume = Volume { received: 0, gathered: bytes, peak: 0 };
-                share_of_collective(op, &volume, &near)
-            }
-            StepOp::AllToAll => all_terms(bytes as f64 / ranks as f64, &near),
-            StepOp::Exchange | StepOp::Slice | StepOp::ZeroFill => return None,
+        let traffic = if op == StepOp::AllToAll {
+            all_terms(bytes as f64 / ranks as f64, &near)
+        } else if MEASURED.contains(&op) {
+            share_of_collective(op, &Volume { received: 0, gathered: bytes, peak: 0 }, &near)
+        } else {
+            return None;
         };
         let received = traffic.iter().map(|at| at.bytes).sum::<f64>() as u64;
         Some(self.cost_us(&StepTraffic::counted(op, &traffic, [received, 0], Span::Group(&group))))

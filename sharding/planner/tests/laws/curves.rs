@@ -9,6 +9,10 @@ use reshard_test_support::{Random, Sweep};
 
 const OPS: [StepOp; 4] = [StepOp::AllGather, StepOp::ReduceScatter, StepOp::AllReduce, StepOp::AllToAll];
 
+/// Redistributions that are one collective.
+const SINGLE: [(StepOp, &str, &str); 3] =
+    [(StepOp::AllGather, "S(0)", "R"), (StepOp::ReduceScatter, "P", "S(0)"), (StepOp::AllReduce, "P", "R")];
+
 /// Draws a profile: levels, and curves with jumps over the spreads that measurements have.
 fn drawn(random: &mut Random) -> Profile {
     let inner = 2 << random.below(3);
@@ -80,11 +84,8 @@ fn a_single_collective_takes_the_time_of_its_curve() {
             let n = curve.spread[0];
             let mesh: Mesh = format!("x={n}").parse().unwrap();
             let rows = n << random.below(12);
-            let (from, to) = match curve.collective {
-                StepOp::AllGather => ("S(0)", "R"),
-                StepOp::ReduceScatter => ("P", "S(0)"),
-                StepOp::AllReduce => ("P", "R"),
-                StepOp::AllToAll | StepOp::Slice | StepOp::Exchange | StepOp::ZeroFill => continue,
+            let Some(&(_, from, to)) = SINGLE.iter().find(|single| single.0 == curve.collective) else {
+                continue;
             };
             let [from, to] = [from, to].map(|text| Sharding::parse(&mesh, &[rows, 64], text).unwrap());
             let plan = planner.plan(&from, &to, DType::F32).unwrap();
