@@ -276,6 +276,18 @@ impl PyGraph {
         Ok(name.to_owned())
     }
 
+    /// Adds a name of a value that no statement uses, so that the value is live at the end.
+    fn keep(
+        &self,
+        #[pyo3(from_py_with = text)] from_: &str,
+        #[pyo3(from_py_with = text)] name: &str,
+    ) -> Answer<String> {
+        let mut graph = self.lock();
+        let from = value(&graph, from_)?;
+        graph.keep(from, name)?;
+        Ok(name.to_owned())
+    }
+
     /// The gradient of the sum of a value's elements with respect to `wrt`.
     ///
     /// By default to all inputs that have one.

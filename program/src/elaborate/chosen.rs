@@ -44,7 +44,7 @@ impl Segment<'_> {
                     self.known.insert(*v, made);
                     at_hand.insert(*v, vec![(types.id(graph.dtype(*v), is), made)]);
                 }
-                (GraphStatement::Move { from, to, along, via }, _) if !along.is_empty() => {
+                (GraphStatement::Move { from, to, along, via }, _) if graph.moves_partly(along, *to) => {
                     let start = chosen.next().and_then(|&start| {
                         at_hand.get(from)?.iter().find(|(id, _)| id.number() == start).copied()
                     });

@@ -175,7 +175,7 @@ impl Segment<'_> {
                 }
                 GraphStatement::Move { from, to, along, .. } => {
                     let pinned = graph.constraint(*to).is_some_and(|is| is.gradient.is_some());
-                    let own = pinned || !along.is_empty();
+                    let own = pinned || graph.moves_partly(along, *to);
                     let has = own && self.trains && (facts.has(*from) || self.wants(*to));
                     facts.gradients.insert(*to, has);
                 }
@@ -244,7 +244,7 @@ impl Segment<'_> {
         let given = |v: &ValueId| found.frontier.given.of(v.0);
         for (n, statement) in self.statements.iter().enumerate().rev() {
             match statement {
-                GraphStatement::Move { from, along, .. } if along.is_empty() => {
+                GraphStatement::Move { from, to, along, .. } if !self.graph.moves_partly(along, *to) => {
                     let Some(is) = self.plain(types, ways, facts, n).pin() else { continue };
                     let ahead = &mut ways.reached.ahead;
                     let wish = ahead.alone(is);
@@ -302,7 +302,7 @@ impl Segment<'_> {
                     };
                     frontier.enters(v.0, types.sets.number(&[id]));
                 }
-                GraphStatement::Move { from, to, along, via } if !along.is_empty() => {
+                GraphStatement::Move { from, to, along, via } if graph.moves_partly(along, *to) => {
                     if !frontier.moved_along(types, (from.0, to.0), along, *via) {
                         return Err(refusal::no_part(types, graph, *from, along, &frontier));
                     }

@@ -76,6 +76,30 @@ impl Graph {
         has_wires.then_some(without)
     }
 
+    /// Returns `true` if a redistribution changes a part of the type of its value, or nothing.
+    ///
+    /// Otherwise the constraint of its result is the whole type.
+    pub(crate) fn moves_partly(&self, along: &Partly, to: ValueId) -> bool {
+        !along.is_empty() || self.constraint(to).is_none()
+    }
+
+    /// Adds a name of a value that no statement uses, so that the value is live at the end.
+    ///
+    /// Both have the same type, and the same memory. Returns an error for a name that is taken.
+    ///
+    /// ```
+    /// use reshard_program::Graph;
+    /// let mut graph: Graph = "mesh dp=2\nx: f32[8] S(0)\nh = exp(x)\ny = mul(h, h)".parse()?;
+    /// let h = graph.value("h").unwrap();
+    /// graph.keep(h, "kept")?;
+    /// assert_eq!(graph.to_string().lines().last(), Some("kept: _ = h"));
+    /// assert_eq!(graph.to_string().parse::<Graph>()?.to_string(), graph.to_string());
+    /// # Ok::<(), reshard_program::Error>(())
+    /// ```
+    pub fn keep(&mut self, from: ValueId, name: &str) -> Result<ValueId, Error> {
+        self.moved_along(from, name, Partly::new(), None)
+    }
+
     /// Adds a redistribution to these placements along some axes, and the same along the others.
     pub(crate) fn moved_along(
         &mut self,

@@ -60,7 +60,7 @@ impl Graph {
             GraphStatement::Move { from, to, along, via } => {
                 let made = std::slice::from_ref(to);
                 f.write_str(&self.results_text(made, &[self.dtype(*to)], &self.results(made, marked)))?;
-                if !along.is_empty() {
+                if self.moves_partly(along, *to) {
                     write!(f, ": {}", local_type::written(along, self.mesh()))?;
                 }
                 if let Some(via) = via {

@@ -150,7 +150,8 @@ def check(
     returned = [spec.arg for spec in signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
     others = {place: one.value for place, one in enumerate(returned) if isinstance(one, ConstantArgument)}
     made = [nodes[one.name] for place, one in enumerate(returned) if place not in others]
-    results = tuple(lowering.name(node) for node in made)
+    returned_names = [lowering.name(node) for node in made]
+    results = tuple(_kept(graph, name, node, gradient, place) for place, (name, node) in enumerate(zip(returned_names, made, strict=True)))
     gradients: dict[Any, str] = {}
     if gradient:
         if not results:
@@ -158,7 +159,7 @@ def check(
         loss = made[0]
         if loss.meta["val"].numel() != 1:
             raise refused("program", f"a gradient needs a result that is a single number, but forward returns {DType(loss.meta['val'].dtype)}{list(loss.meta['val'].shape)}; return a loss")
-        gradients = dict(zip(trained, graph.gradient(results[0], [names[node] for node in trained]), strict=True))
+        gradients = dict(zip(trained, graph.gradient(returned_names[0], [names[node] for node in trained]), strict=True))
     for spec in signature.output_specs:
         # The new value of a written input is its value in the next step.
         if spec.target is not None and spec.kind in _WRITTEN:
@@ -167,6 +168,16 @@ def check(
     named = {node: name for node, name in names.items() if node.op == "placeholder" or folded.is_input(node)}
     ends = Ends(named, dict(zip(made, results, strict=True)), made[0] if gradient else None, gradients)
     return CheckReport(program, program.report(), results, others, lowering.constants, partial(compared, exported, program, ranks, names, ends))
+
+
+def _kept(graph: Graph, name: str, node: torch.fx.Node, has_gradient: bool, place: int) -> str:
+    """Returns a name of a result under which it is live at the end, also if other statements use it."""
+    if not has_gradient and len(node.users) == 1:
+        return name
+    kept = f"output.{place}"
+    while kept in graph:
+        kept += "_"
+    return graph.keep(name, kept)
 
 
 def _mesh(over: Mesh | str | DeviceMesh | None, root: DeviceMesh | None) -> Mesh:

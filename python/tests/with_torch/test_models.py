@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from ranks import Ranks
+import reshard
 from reshard import Program, ReshardError
 from reshard.torch import CheckReport, Runner, check
 from reshard.torch.run import cut
@@ -125,6 +126,29 @@ def test_pytorch_runs_a_decoder_block_on_ranks_with_their_part_of_the_batch(four
     loss.backward()
     wanted = {f"d{input_name(name)}": one.grad for name, one in module.named_parameters() if one.grad is not None}
     four.run(run_by_ranks, made.program, given_to(made, module, inputs), {**wanted, made.results[0]: loss.detach()})
+
+
+class Outputs(torch.nn.Module):
+    """A loss that its own gradient uses, the values that it is made of, and an input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = torch.nn.Linear(8, 6)
+
+    def forward(self, batch: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        logits = self.head(batch).tanh()
+        return logits.square().mean().sqrt(), logits, logits, batch
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_all_results_are_live_at_the_end(gradient: bool) -> None:
+    torch.manual_seed(3)
+    module, batch = Outputs().double(), torch.randn(4, 8, dtype=torch.float64)
+    made = check(module, [batch], "dp=2,tp=2", {"batch": "S(0),R", "head.weight": "I,S(0)"}, gradient=gradient)
+    assert len(set(made.results)) == 4 and reshard.Graph.parse(str(made.program.graph())).solve() == made.program
+    ranks = made.program.on_ranks({name: one.numpy() for name, one in given_to(made, module, [batch]).items()}, kernels="reference")
+    for name, wanted in zip(made.results, module(batch), strict=True):
+        np.testing.assert_allclose(ranks.whole(name), wanted.detach(), rtol=1e-12, err_msg=name)
 
 
 Construct = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
