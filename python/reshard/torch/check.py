@@ -13,7 +13,7 @@ from reshard import DType, ShardingSolver, Graph, Mesh, Program, Report, OpTable
 from reshard._refusals import counted, refused, said
 
 from reshard.torch.beside import Comparison, Ends, compared
-from reshard.torch.contract import Patterns, first_names, pinned_nodes
+from reshard.torch.contract import Patterns, first_names, pinned_nodes, results_of
 from reshard.torch.folded import Folded
 from reshard.torch.lower import lower
 from reshard.torch.lowering import Lowering
@@ -149,9 +149,9 @@ def check(
     nodes = {one.name: one for one in exported.graph.nodes}
     returned = [spec.arg for spec in signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
     others = {place: one.value for place, one in enumerate(returned) if isinstance(one, ConstantArgument)}
-    made = [nodes[one.name] for place, one in enumerate(returned) if place not in others]
-    returned_names = [lowering.name(node) for node in made]
-    results = tuple(_kept(graph, name, node, gradient, place) for place, (name, node) in enumerate(zip(returned_names, made, strict=True)))
+    called = results_of(exported)
+    made = list(called.values())
+    results = tuple(_kept(lowering, node, name) for name, node in called.items())
     gradients: dict[Any, str] = {}
     if gradient:
         if not results:
@@ -159,7 +159,7 @@ def check(
         loss = made[0]
         if loss.meta["val"].numel() != 1:
             raise refused("program", f"a gradient needs a result that is a single number, but forward returns {DType(loss.meta['val'].dtype)}{list(loss.meta['val'].shape)}; return a loss")
-        gradients = dict(zip(trained, graph.gradient(returned_names[0], [names[node] for node in trained]), strict=True))
+        gradients = dict(zip(trained, graph.gradient(lowering.name(loss), [names[node] for node in trained]), strict=True))
     for spec in signature.output_specs:
         # The new value of a written input is its value in the next step.
         if spec.target is not None and spec.kind in _WRITTEN:
@@ -170,14 +170,14 @@ def check(
     return CheckReport(program, program.report(), results, others, lowering.constants, partial(compared, exported, program, ranks, names, ends))
 
 
-def _kept(graph: Graph, name: str, node: torch.fx.Node, has_gradient: bool, place: int) -> str:
+def _kept(lowering: Lowering, node: torch.fx.Node, called: str) -> str:
     """Returns a name of a result under which it is live at the end, also if other statements use it."""
-    if not has_gradient and len(node.users) == 1:
+    name: str = lowering.name(node)
+    if not lowering.has_gradient and len(node.users) == 1:
         return name
-    kept = f"output.{place}"
-    while kept in graph:
-        kept += "_"
-    return graph.keep(name, kept)
+    while called in lowering.graph:
+        called += "_"
+    return lowering.graph.keep(name, called)
 
 
 def _mesh(over: Mesh | str | DeviceMesh | None, root: DeviceMesh | None) -> Mesh:
