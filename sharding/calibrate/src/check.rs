@@ -1,5 +1,6 @@
 //! Predictions of a network compared with a table of measured times.
 
+use reshard_planner::internal::MEASURED;
 use reshard_planner::{StepOp, Topology};
 use serde::Serialize;
 
@@ -7,8 +8,8 @@ use crate::error::Error;
 use crate::network::Nodes;
 use crate::points::points;
 use crate::price::collective_us;
-use crate::report::{Errors, name, tenth};
-use crate::table::{COLLECTIVES, Table};
+use crate::report::{Errors, tenth};
+use crate::table::Table;
 
 /// Errors of a network on a table, in all and by kind; groups without measurements are left out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -29,7 +30,6 @@ pub struct Check {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OfCollective {
     /// The collective.
-    #[serde(serialize_with = "name")]
     pub collective: StepOp,
     /// The errors.
     pub errors: Errors,
@@ -59,7 +59,6 @@ pub struct OfSize {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Worst {
     /// The collective.
-    #[serde(serialize_with = "name")]
     pub collective: StepOp,
     /// Ranks in a node, then the number of nodes.
     pub spread: Vec<usize>,
@@ -118,7 +117,7 @@ impl Check {
         let none = || Error::Empty { unmet: None };
         Ok(Check {
             all: errors(&|_| true).ok_or_else(none)?,
-            collectives: COLLECTIVES.into_iter().filter_map(of_collective).collect(),
+            collectives: MEASURED.into_iter().filter_map(of_collective).collect(),
             spreads: spreads.into_iter().filter_map(of_spread).collect(),
             sizes: BANDS.iter().enumerate().filter_map(of_size).collect(),
             worst: worst.cloned().ok_or_else(none)?,

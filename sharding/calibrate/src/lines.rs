@@ -11,10 +11,10 @@
 //! errors, on which the few points that no line can pass have no influence. Numbers are at least 0. Those of an outer
 //! level are added to the inner ones, so that no outer level is faster.
 
-use reshard_planner::{Level, StepOp};
+use reshard_planner::internal::{collective_traffic, passes};
+use reshard_planner::{Level, LevelTraffic, StepOp};
 
 use crate::network::Nodes;
-use crate::price::{LevelLoad, load, passes};
 use crate::report::Nominal;
 
 /// The numbers of levels.
@@ -39,7 +39,7 @@ const SMALLEST: f64 = 0.01;
 /// A point as the fit has it.
 struct Row {
     op: StepOp,
-    loads: Vec<LevelLoad>,
+    loads: Vec<LevelTraffic>,
     us: f64,
 }
 
@@ -53,7 +53,7 @@ type Coefficients = [f64; MOST];
 /// `between` is the latency and the rate between nodes where the times have no group of several.
 pub(crate) fn fit(times: &[(StepOp, &[usize], u64, f64)], nodes: Nodes, between: (f64, f64)) -> Lines {
     let rows: Vec<Row> =
-        times.iter().map(|&(op, spread, bytes, us)| Row { op, loads: load(op, spread, bytes), us }).collect();
+        times.iter().map(|&(op, spread, bytes, us)| Row::of(op, spread, bytes, us)).collect();
     let levels = if rows.iter().any(|row| row.loads.len() > 1) { 2 } else { 1 };
     let found = coefficients(&rows, levels);
     let rate = |l: usize| {
@@ -109,17 +109,27 @@ fn coefficients(rows: &[Row], levels: usize) -> Coefficients {
     best
 }
 
+/// Returns the rounds of messages with this number of peers: `ceil(log2(1 + peers))`.
+fn rounds(peers: usize) -> f64 {
+    f64::from(usize::BITS - peers.leading_zeros())
+}
+
 impl Row {
+    fn of(op: StepOp, spread: &[usize], bytes: u64, us: f64) -> Row {
+        let loads = collective_traffic(op, spread, bytes).expect("a table has only collectives");
+        Row { op, loads, us }
+    }
+
     /// Returns the factors of the coefficients, whose sum is 1 at the measured time, with a level as the slowest.
     fn equation(&self, slowest: usize) -> Coefficients {
         let mut factors = [0.0; MOST];
         factors[0] = 1.0;
         for (l, at) in self.loads.iter().enumerate() {
             if self.op == StepOp::AllToAll {
-                factors[1] += at.peers;
+                factors[1] += at.peers as f64;
             }
             for k in 0..=l {
-                factors[2 + 2 * k] += passes(self.op) * at.rounds;
+                factors[2 + 2 * k] += passes(self.op) as f64 * rounds(at.peers);
             }
         }
         for k in 0..=slowest {

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use reshard_planner::StepOp;
+use reshard_planner::internal::MEASURED;
 
 use crate::report::median;
-use crate::table::{COLLECTIVES, Measurement};
+use crate::table::Measurement;
 
 /// The time of one collective over one group at one size.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +29,7 @@ pub struct Point {
 pub fn points(measurements: &[Measurement]) -> Vec<Point> {
     let mut runs: BTreeMap<(usize, usize, usize, u64), Vec<f64>> = BTreeMap::new();
     for m in measurements {
-        let op = COLLECTIVES.iter().position(|&op| op == m.collective).unwrap_or(COLLECTIVES.len());
+        let op = MEASURED.iter().position(|&op| op == m.collective).unwrap_or(MEASURED.len());
         runs.entry((op, m.nodes, m.ranks, m.bytes)).or_default().push(m.us);
     }
     let point = |((op, nodes, ranks, bytes), mut times): ((usize, usize, usize, u64), Vec<f64>)| {
@@ -37,7 +38,7 @@ pub fn points(measurements: &[Measurement]) -> Vec<Point> {
             1 => Vec::new(),
             _ => times.iter().map(|time| (time / us - 1.0).abs() * 100.0).collect(),
         };
-        Some(Point { collective: *COLLECTIVES.get(op)?, nodes, ranks, bytes, us, deviations })
+        Some(Point { collective: *MEASURED.get(op)?, nodes, ranks, bytes, us, deviations })
     };
     runs.into_iter().filter_map(point).collect()
 }

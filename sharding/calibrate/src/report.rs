@@ -4,7 +4,7 @@ use core::fmt;
 use std::collections::BTreeMap;
 
 use reshard_planner::{Level, StepOp};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 /// The 90th percentile of the error of a curve, in percent, from which it is marked.
 pub const UNCERTAIN_PERCENT: f64 = 20.0;
@@ -60,7 +60,6 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CurveReport {
     /// The collective.
-    #[serde(serialize_with = "name")]
     pub collective: StepOp,
     /// Ranks in a node, then the number of nodes.
     pub spread: Vec<usize>,
@@ -95,12 +94,6 @@ impl fmt::Display for Nominal {
             Nominal::BetweenNodes => "latency and rate between nodes nominal",
         })
     }
-}
-
-/// Serializes the name of a collective.
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
-pub(crate) fn name<S: Serializer>(op: &StepOp, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(op.as_str())
 }
 
 /// Returns the median, the mean of the two in the middle of an even number; `None` without values.

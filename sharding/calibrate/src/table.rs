@@ -14,13 +14,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use reshard_planner::StepOp;
+use reshard_planner::internal::MEASURED;
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Fault};
-
-/// The collectives of tables, in the order of reports.
-pub(crate) const COLLECTIVES: [StepOp; 4] =
-    [StepOp::AllGather, StepOp::ReduceScatter, StepOp::AllReduce, StepOp::AllToAll];
 
 const NAMES: &str = "one of: all_gather, reduce_scatter, all_reduce, all_to_all";
 const TIMES: &str = "microseconds from 1e-6 to 1e9";
@@ -153,7 +150,7 @@ fn measurements(keys: &Map<String, Value>) -> Result<Vec<Measurement>, Fault> {
     let given = |key: &'static str| keys.get(key).ok_or(Fault::Missing { key });
     let name = given("collective")?;
     let collective = (name.as_str().and_then(|name| name.parse().ok()))
-        .filter(|op| COLLECTIVES.contains(op))
+        .filter(|op| MEASURED.contains(op))
         .ok_or_else(|| wrong("collective", name, NAMES))?;
     let count = |key: &'static str| -> Result<Option<usize>, Fault> {
         let Some(value) = keys.get(key) else { return Ok(None) };

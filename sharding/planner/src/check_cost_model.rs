@@ -65,91 +65,116 @@ fn groups(mesh: &Mesh) -> Result<Vec<GroupPattern>, Error> {
     Ok(groups)
 }
 
-fn load_of<'a>(
-    group: &'a GroupPattern,
-    op: StepOp,
-    traffic: &'a Traffic,
-    received_and_held: [u64; 2],
-) -> StepTraffic<'a> {
-    StepTraffic::counted(op, traffic, received_and_held, Span::Group(group))
-}
-
 /// Checks that a cost is a number from 0, that more bytes reduce neither it nor the floor of exchanges, and
 /// that more peers do not reduce the floor.
 fn costs_are_monotone(model: &dyn CostModel, mesh: &Mesh) -> Result<(), Error> {
     let levels = model.levels().len();
     for group in groups(mesh)? {
-        let cost = |load: &StepTraffic<'_>| -> Result<f64, Error> {
-            let us = model.cost_us(load);
-            if us.is_finite() && us >= 0.0 && us.to_bits() == model.cost_us(load).to_bits() {
-                return Ok(us);
-            }
-            broken(format!(
-                "{} returns {us} us for {load:?}: a cost must be finite and at least 0",
-                model.cache_key()
-            ))
-        };
         let others = group.size() - 1;
+        // Peers at as many levels as there are others, up to as many as fit at each.
+        let talking = levels.min(others);
         let communicating = |op: &StepOp| op.communicates() && *op != StepOp::AllToAll;
         for op in StepOp::ALL.into_iter().filter(communicating) {
             for bytes in [0u64, 1, 1 << 10, 1 << 20, 1 << 40] {
-                // Peers at as many levels as there are others, up to as many as fit at each.
-                let talking = levels.min(others);
                 for peers in [1, 2, 4, others / talking].into_iter().filter(|peers| peers * talking <= others)
                 {
-                    let at = LevelTraffic { bytes: bytes as f64, peers };
-                    let mut traffic = Traffic::from_elem(LevelTraffic::default(), levels);
-                    traffic[..talking].fill(at);
-                    let load = load_of(&group, op, &traffic, [bytes, bytes]);
-                    let before = cost(&load)?;
-                    let floor = model.exchange_floor_us(&load);
-                    if op == StepOp::Exchange && !(0.0..=before).contains(&floor) {
-                        return broken(format!(
-                            "{}: {load:?} takes {before} us, less than its exchange_floor_us of {floor} us",
-                            model.cache_key()
-                        ));
-                    }
-                    let less = |load: &StepTraffic<'_>, [before, after]: [f64; 2], what: &str| {
-                        let text = model.cache_key();
-                        broken(format!(
-                            "{text}: {what} of {op} over {group} is {before} us with {bytes} bytes from {peers} peers at \
-                             each level, and less, {after} us, with more: {load:?}"
-                        ))
-                    };
-                    let mut more = vec![(traffic.clone(), bytes + 1 + bytes / 2, bytes)];
-                    more.push((traffic.clone(), bytes, bytes + 1 + bytes / 2));
-                    for l in 0..talking {
-                        let mut grown = traffic.clone();
-                        grown[l].bytes = at.bytes * 1.5 + 1.0;
-                        more.push((grown, bytes, bytes));
-                    }
-                    for (traffic, received, peak) in &more {
-                        let load = load_of(&group, op, traffic, [*received, *peak]);
-                        let after = cost(&load)?;
-                        if after < before {
-                            return less(&load, [before, after], "the cost");
-                        }
-                    }
-                    if op != StepOp::Exchange {
-                        continue;
-                    }
-                    for l in (0..talking).filter(|_| peers * talking < others) {
-                        let mut grown = traffic.clone();
-                        grown[l].peers += 1;
-                        more.push((grown, bytes, bytes));
-                    }
-                    for (traffic, received, peak) in &more {
-                        let load = load_of(&group, op, traffic, [*received, *peak]);
-                        let after = model.exchange_floor_us(&load);
-                        if after < floor {
-                            return less(&load, [floor, after], "the exchange_floor_us");
-                        }
-                    }
+                    Load { model, group: &group, op, bytes, peers, talking }.check()?;
                 }
             }
         }
     }
     Ok(())
+}
+
+/// A load with the same bytes and peers at each of its inner levels.
+struct Load<'a> {
+    model: &'a dyn CostModel,
+    group: &'a GroupPattern,
+    op: StepOp,
+    bytes: u64,
+    peers: usize,
+    /// Number of levels with peers.
+    talking: usize,
+}
+
+/// The traffic of a load, and the bytes that are received and held.
+type Numbers = (Traffic, [u64; 2]);
+
+impl Load<'_> {
+    fn step<'t>(&'t self, (traffic, received_and_held): &'t Numbers) -> StepTraffic<'t> {
+        StepTraffic::counted(self.op, traffic, *received_and_held, Span::Group(self.group))
+    }
+
+    /// Returns the cost, or an error if it is not a number from 0.
+    fn cost(&self, numbers: &Numbers) -> Result<f64, Error> {
+        let load = self.step(numbers);
+        let us = self.model.cost_us(&load);
+        if us.is_finite() && us >= 0.0 && us.to_bits() == self.model.cost_us(&load).to_bits() {
+            return Ok(us);
+        }
+        let text = self.model.cache_key();
+        broken(format!("{text} returns {us} us for {load:?}: a cost must be finite and at least 0"))
+    }
+
+    fn floor(&self, numbers: &Numbers) -> f64 {
+        self.model.exchange_floor_us(&self.step(numbers))
+    }
+
+    /// Raises each number in turn, and compares.
+    fn check(&self) -> Result<(), Error> {
+        let Load { bytes, peers, talking, .. } = *self;
+        let at = LevelTraffic { bytes: bytes as f64, peers };
+        let mut traffic = Traffic::from_elem(LevelTraffic::default(), self.model.levels().len());
+        traffic[..talking].fill(at);
+        let grown = |l: usize, to: LevelTraffic| {
+            let mut grown = traffic.clone();
+            grown[l] = to;
+            (grown, [bytes; 2])
+        };
+        let more = bytes + 1 + bytes / 2;
+        let mut larger = vec![(traffic.clone(), [more, bytes]), (traffic.clone(), [bytes, more])];
+        larger.extend((0..talking).map(|l| grown(l, LevelTraffic { bytes: at.bytes * 1.5 + 1.0, ..at })));
+        let numbers = (traffic.clone(), [bytes; 2]);
+        let before = self.cost(&numbers)?;
+        for larger in &larger {
+            let after = self.cost(larger)?;
+            if after < before {
+                return self.less("the cost", [before, after], larger);
+            }
+        }
+        if self.op != StepOp::Exchange {
+            return Ok(());
+        }
+        let floor = self.floor(&numbers);
+        if !(0.0..=before).contains(&floor) {
+            return broken(format!(
+                "{}: {:?} takes {before} us, less than its exchange_floor_us of {floor} us",
+                self.model.cache_key(),
+                self.step(&numbers)
+            ));
+        }
+        let has_others = peers * talking < self.group.size() - 1;
+        larger.extend(
+            (0..talking).filter(|_| has_others).map(|l| grown(l, LevelTraffic { peers: peers + 1, ..at })),
+        );
+        for larger in &larger {
+            let after = self.floor(larger);
+            if after < floor {
+                return self.less("the exchange_floor_us", [floor, after], larger);
+            }
+        }
+        Ok(())
+    }
+
+    fn less(&self, what: &str, [before, after]: [f64; 2], larger: &Numbers) -> Result<(), Error> {
+        let Load { group, op, bytes, peers, .. } = self;
+        broken(format!(
+            "{}: {what} of {op} over {group} is {before} us with {bytes} bytes from {peers} peers at each level, and \
+             less, {after} us, with more: {:?}",
+            self.model.cache_key(),
+            self.step(larger)
+        ))
+    }
 }
 
 /// Checks that no need takes no time, and that a larger need takes no less time.

@@ -86,5 +86,6 @@ pub mod internal {
     pub use crate::choose::price::{Ask, Price};
     pub use crate::hash::{WordHasher, WordMap};
     pub use crate::message::{DigitPhase, Ends};
+    pub use crate::model::curves::{MEASURED, collective_traffic, passes};
     pub use crate::stop::{go_on, is_stopped, stoppable};
 }

@@ -71,7 +71,7 @@ fn same_moves(a: &Route, b: &Route) -> bool {
 /// considered only where collectives were measured.
 pub(crate) fn may_search(q: &Question<'_>, ends: &Ends) -> bool {
     let searches = q.options.is_limited() || q.options.objective == Objective::Peak;
-    searches || q.network.levels() > 1 || q.network.model.has_curves() || ends.has_terms()
+    searches || !q.network.model.is_one_formula() || ends.has_terms()
 }
 
 /// The outcome of a search.

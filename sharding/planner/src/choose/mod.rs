@@ -262,8 +262,7 @@ fn reduces_replicas(q: &Question<'_>, steps: &[Step]) -> bool {
 /// even where it would save the time of a few messages, unless those times were measured.
 fn beats(q: &Question<'_>, plan: &Plan, known: Option<&Plan>) -> bool {
     let bare = !q.from.is_partial() && !q.to.is_partial() && !q.options.is_limited();
-    let by_formula = q.network.levels() == 1 && !q.network.model.has_curves();
-    let thrifty = bare && by_formula && q.options.objective == Objective::Time;
+    let thrifty = bare && q.network.model.is_one_formula() && q.options.objective == Objective::Time;
     known.is_none_or(|known| {
         let spends = thrifty && plan.received_bytes > known.received_bytes;
         !spends && key(q.options, plan) < key(q.options, known)

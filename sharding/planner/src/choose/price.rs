@@ -175,7 +175,7 @@ pub(crate) fn cost_without_steps(q: &Question<'_>) -> Result<Option<f64>, Error>
         return Ok(Some(0.0));
     }
     let terms = q.from.is_partial() || q.to.is_partial();
-    if !nests || terms || options.groups.is_some() || q.network.levels() > 1 || q.network.model.has_curves() {
+    if !nests || terms || options.groups.is_some() || !q.network.model.is_one_formula() {
         return Ok(None);
     }
     let best = routes::best_of_two(q, &q.ends_of(refined.system(q.from)), &mut None)?;

@@ -143,10 +143,10 @@ impl Lines {
 struct OfLevel {
     /// By the least reach: the functions of at least that reach.
     one_step: Vec<(u64, Ascending)>,
-    /// By the least number of domains.
-    more_steps: Vec<(u64, Lines)>,
     /// The same for exchanges alone; the reach is the number of ranks.
     exchanges: Vec<(u64, Ascending)>,
+    /// By the least number of domains.
+    more_steps: Vec<(u64, Lines)>,
 }
 
 /// The bounds of a network with curves.
@@ -157,10 +157,11 @@ pub(crate) struct CurveBounds {
 
 impl CurveBounds {
     pub(crate) fn new(curves: &Curves, launch_us: f64, levels: &[Level]) -> CurveBounds {
-        // A step that transfers nothing takes at least this.
+        // A step that transfers nothing takes at least this; one between two curves is not below both.
         let of_launch = launch_us + levels[0].latency_us;
-        let floors = floors(curves, 0);
-        let least = floors.iter().map(|f| f.knots[0].1).fold(of_launch, f64::min);
+        let firsts =
+            MEASURED.iter().flat_map(|&op| curves.of(op)).map(|knots| rounded_us(knots.picoseconds[0]));
+        let least = firsts.fold(of_launch, f64::min);
         let levels = (0..levels.len()).map(|l| OfLevel::new(curves, launch_us, levels, l, least)).collect();
         CurveBounds { levels }
     }
@@ -191,6 +192,11 @@ impl CurveBounds {
         }
         least
     }
+}
+
+/// Returns microseconds that are not above a time before it was rounded.
+fn rounded_us(picoseconds: u64) -> f64 {
+    (picoseconds as f64 / 1e6 - ROUNDED_US).max(0.0)
 }
 
 /// Returns the function of the least reach from `reach` on.
@@ -341,10 +347,8 @@ fn floor(op: StepOp, spread: &[u32], l: usize, of: &[Found<'_>]) -> Option<Floor
     sizes.sort_unstable();
     sizes.dedup();
     let least = |size: u64| of.iter().map(|found| found.picoseconds_at(size)).min().unwrap_or(0);
-    let knots: Vec<(f64, f64)> = sizes
-        .iter()
-        .map(|&size| (size as f64 * per_size, (least(size) as f64 / 1e6 - ROUNDED_US).max(0.0)))
-        .collect();
+    let knots: Vec<(f64, f64)> =
+        sizes.iter().map(|&size| (size as f64 * per_size, rounded_us(least(size)))).collect();
     let last = *sizes.last()?;
     // Beyond the last knot each curve is a line; the least of several is above the flattest from there.
     let rise = of.iter().map(|x| x.picoseconds_at(last + (1 << 40)) - x.picoseconds_at(last)).min()?;

@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 
 use crate::Error;
 use crate::model::Level;
-use crate::model::load::{LevelTraffic, StepTraffic};
+use crate::model::load::{DomainSizes, LevelTraffic, StepTraffic, Volume, all_terms, share_of_collective};
 use crate::op::StepOp;
 
 /// The measured time of one collective over groups of one spread, by the size of the tensor.
@@ -50,7 +50,7 @@ pub struct Curve {
 pub(crate) type Spread = SmallVec<[u32; 3]>;
 
 /// The collectives that have curves.
-pub(crate) const MEASURED: [StepOp; 4] =
+pub const MEASURED: [StepOp; 4] =
     [StepOp::AllGather, StepOp::ReduceScatter, StepOp::AllReduce, StepOp::AllToAll];
 
 /// A curve in the form in which it is evaluated.
@@ -88,7 +88,7 @@ pub(crate) fn ranks(spread: &[u32]) -> u64 {
 }
 
 /// Returns the factor between the bytes that a rank of `n` receives, times `n / (n - 1)`, and the tensor's.
-pub(crate) fn passes(op: StepOp) -> u64 {
+pub fn passes(op: StepOp) -> u64 {
     if op == StepOp::AllReduce { 2 } else { 1 }
 }
 
@@ -198,6 +198,28 @@ impl Curves {
         let received: f64 = load.traffic().iter().map(|at| at.bytes).sum();
         Some(found.picoseconds_at(size_of(op, ranks(&spread), received)))
     }
+}
+
+/// Returns the traffic of a rank over each level, in one collective on a tensor of `bytes`; `None` for other steps.
+///
+/// Size and spread are those of a [`Curve`].
+pub fn collective_traffic(op: StepOp, spread: &[usize], bytes: u64) -> Option<Vec<LevelTraffic>> {
+    let mut ranks = 1;
+    let near: DomainSizes = spread
+        .iter()
+        .map(|factor| {
+            ranks *= factor;
+            ranks
+        })
+        .collect();
+    let traffic = if op == StepOp::AllToAll {
+        all_terms(bytes as f64 / ranks as f64, &near)
+    } else if MEASURED.contains(&op) {
+        share_of_collective(op, &Volume { received: 0, gathered: bytes, peak: 0 }, &near)
+    } else {
+        return None;
+    };
+    Some(traffic.into_vec())
 }
 
 /// Returns the size of the tensor if a rank of `n` receives this number of bytes, rounded up.

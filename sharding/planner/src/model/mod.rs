@@ -152,15 +152,16 @@ impl Model {
         }
     }
 
-    /// Returns `true` if fewer bytes may take longer: steps of some kinds were measured to be slower.
+    /// Returns `true` if fewer bytes never take longer: on one level, unless steps of some kind were measured.
     ///
-    /// Then the closed forms may not be the quickest, even on one level without partial values.
+    /// Then the closed forms are the quickest without partial values.
     #[inline]
-    pub(crate) fn has_curves(&self) -> bool {
-        match self {
+    pub(crate) fn is_one_formula(&self) -> bool {
+        let has_curves = match self {
             Model::Topology(t) => t.has_curves(),
             Model::Other { .. } => false,
-        }
+        };
+        self.levels().len() == 1 && !has_curves
     }
 
     /// Returns the least cost of an exchange in which a rank receives `bytes` from `peers` ranks, anywhere.

@@ -36,8 +36,8 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::Error;
-use crate::model::curves::MEASURED;
-use crate::model::load::{DomainSizes, Span, Volume, all_terms, share_of_collective};
+use crate::model::curves::collective_traffic;
+use crate::model::load::Span;
 use crate::model::profile::{Calibration, Measured, Profile};
 use crate::model::{CostModel, Level, MinTraffic, StepTraffic};
 use crate::op::StepOp;
@@ -187,22 +187,12 @@ impl Topology {
     /// for fewer than two ranks.
     #[doc(hidden)]
     pub fn collective_us(&self, op: StepOp, spread: &[usize], bytes: u64) -> Option<f64> {
-        let near: DomainSizes = spread
-            .iter()
-            .scan(1usize, |ranks, &factor| {
-                *ranks *= factor;
-                Some(*ranks)
-            })
-            .collect();
-        let ranks = *near.last().filter(|&&ranks| ranks > 1 && near.len() <= self.levels.len())?;
-        let group: GroupPattern = format!("{ranks}:1").parse().ok()?;
-        let traffic = if op == StepOp::AllToAll {
-            all_terms(bytes as f64 / ranks as f64, &near)
-        } else if MEASURED.contains(&op) {
-            share_of_collective(op, &Volume { received: 0, gathered: bytes, peak: 0 }, &near)
-        } else {
+        let ranks: usize = spread.iter().product();
+        if ranks < 2 || spread.len() > self.levels.len() {
             return None;
-        };
+        }
+        let traffic = collective_traffic(op, spread, bytes)?;
+        let group: GroupPattern = format!("{ranks}:1").parse().ok()?;
         let received = traffic.iter().map(|at| at.bytes).sum::<f64>() as u64;
         Some(self.cost_us(&StepTraffic::counted(op, &traffic, [received, 0], Span::Group(&group))))
     }
