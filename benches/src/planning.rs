@@ -49,7 +49,7 @@ fn bytes() -> Planner {
 }
 
 fn h100() -> Planner {
-    Planner::new().topology(Topology::h100())
+    Planner::new().topology(Topology::h100_lines())
 }
 
 /// 64 MiB of f32.

@@ -16,7 +16,8 @@ use super::network::{self, TopologyArg};
 use super::pictures;
 
 /// Help of `--topology` in this subcommand.
-const TOPOLOGY: &str = "Network to compare with the table: uniform, h100, or a TOML file";
+const TOPOLOGY: &str =
+    "Network to compare with the table: uniform, h100, a100, b200, h100-lines, or a TOML file";
 
 /// Arguments of `reshard calibrate`.
 #[derive(Debug, Args)]
@@ -91,9 +92,7 @@ fn make(args: &CalibrateArgs, from: &Path, to: &Path, console: &mut Console<'_>)
         ..defaults
     };
     let (profile, report) = calibrate(&table, &options).map_err(|error| of_table(from, error))?;
-    let written = toml::to_string(&profile)
-        .map_err(|error| CliError::failed("toml", format!("the profile cannot be written: {error}")))?;
-    pictures::write(to, &written)?;
+    pictures::write(to, &profile.to_string())?;
     if args.format.json {
         console.print_json(&Calibrated { written: to.display().to_string(), report: &report })
     } else {

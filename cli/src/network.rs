@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use reshard_checkpoint::read_text;
-use reshard_planner::{Planner, SearchBudget, Topology};
+use reshard_planner::{Planner, Profile, SearchBudget, Topology};
 use serde::Deserialize;
 
 use super::error::CliError;
@@ -14,7 +14,7 @@ use super::error::CliError;
 #[group(skip)]
 #[serde(transparent)]
 pub(crate) struct TopologyArg {
-    /// Network of the cost model: uniform, h100, or a TOML file with launch_us, message_us and [[levels]]
+    /// Network of the cost model: uniform, h100, a100, b200, h100-lines, or a TOML file (docs/calibrate.md)
     /// [default: uniform]
     #[arg(long)]
     topology: Option<String>,
@@ -71,6 +71,8 @@ pub(crate) fn topology(text: &str) -> Result<Topology, CliError> {
     }
     let refused = |why: String| CliError::refused("topology", format!("the topology file `{text}` {why}"));
     let content = read_text(Path::new(text)).map_err(|error| refused(format!("cannot be read: {error}")))?;
-    toml::from_str(&content)
-        .map_err(|error| refused(format!("is not a network profile: {}", error.message())))
+    let profile: Result<Profile, _> = content.parse();
+    profile
+        .and_then(Topology::try_from)
+        .map_err(|error| refused(format!("is not a network profile: {error}")))
 }

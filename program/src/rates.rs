@@ -1,5 +1,7 @@
 //! Compute rates: operations per second by element type, and memory bandwidth.
 
+use std::borrow::Cow;
+
 use reshard_kernels::DType;
 use reshard_planner::Topology;
 
@@ -30,16 +32,25 @@ impl ComputeRates {
         ComputeRates { ops_per_us: [1e8; 4], memory_per_us: 1e6 }
     }
 
-    /// Returns the data-sheet rates of an H100 SXM.
-    ///
-    /// They are dense: 1,979 TFLOP/s in 8 bits, 989 in 16, 67 in 32 and in 64; 3.35 TB/s.
+    /// Returns the data-sheet rates of an H100 SXM, for dense operands: those of [`Topology::h100`].
     pub fn h100() -> ComputeRates {
-        ComputeRates { ops_per_us: [1.979e9, 9.89e8, 6.7e7, 6.7e7], memory_per_us: 3.35e6 }
+        ComputeRates::for_topology(&Topology::h100())
     }
 
-    /// Returns the rates of a network: those of an H100 on networks of H100s, uniform ones otherwise.
+    /// Returns the rates that the profile of a network has, or else uniform ones.
+    ///
+    /// Nominal nodes of H100 have those of an H100.
     pub fn for_topology(topology: &Topology) -> ComputeRates {
-        if *topology == Topology::h100() { ComputeRates::h100() } else { ComputeRates::uniform() }
+        with_rates(topology).compute().map_or_else(ComputeRates::uniform, |compute| ComputeRates {
+            ops_per_us: compute.tflops.map(|rate| rate * 1e6),
+            memory_per_us: compute.memory_gbytes_per_s * 1e3,
+        })
+    }
+
+    /// Returns the source of the rates of a network, such as `data sheet of H100 SXM, dense`.
+    pub fn origin(topology: &Topology) -> String {
+        let nominal = || "nominal, 100 TFLOP/s and 1 TB/s".to_owned();
+        with_rates(topology).compute().map_or_else(nominal, |compute| compute.from.clone())
     }
 
     /// Returns the time of an op on elements of a type with this memory traffic, in microseconds.
@@ -52,5 +63,14 @@ impl ComputeRates {
             _ => 3,
         };
         (operations / self.ops_per_us[class]).max(bytes as f64 / self.memory_per_us)
+    }
+}
+
+/// Returns the network that has the rates of a network: a measured one for its nominal form.
+fn with_rates(topology: &Topology) -> Cow<'_, Topology> {
+    if topology.compute().is_none() && *topology == Topology::h100_lines() {
+        Cow::Owned(Topology::h100())
+    } else {
+        Cow::Borrowed(topology)
     }
 }

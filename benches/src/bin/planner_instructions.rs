@@ -37,7 +37,7 @@ fn plan_between([from, to]: [[&str; 2]; 2], plans: usize) {
         let mesh: Mesh = mesh.parse().expect("a mesh");
         Sharding::parse(&mesh, &WHOLE, placements).expect("a sharding")
     };
-    let (planner, from, to) = (Planner::new().topology(Topology::h100()), parse(from), parse(to));
+    let (planner, from, to) = (Planner::new().topology(Topology::h100_lines()), parse(from), parse(to));
     for _ in 0..plans {
         black_box(planner.plan(black_box(&from), black_box(&to), DType::BF16).expect("a plan"));
     }

@@ -20,7 +20,7 @@ mod price;
 mod report;
 mod table;
 
-use reshard_planner::{Curve, Profile, Source, StepOp, Topology};
+use reshard_planner::{Compute, Curve, Profile, Source, StepOp, Topology};
 
 pub use check::{Check, OfCollective, OfSize, OfSpread, Worst};
 pub use error::{Error, Fault};
@@ -50,6 +50,8 @@ pub struct Options {
     pub thin: Option<f64>,
     /// More times for the numbers of the levels alone, not for curves.
     pub for_levels: Vec<Measurement>,
+    /// The compute rates of a rank.
+    pub compute: Option<Compute>,
 }
 
 impl Options {
@@ -63,6 +65,7 @@ impl Options {
             between_nodes: (10.0, 45.0),
             thin: None,
             for_levels: Vec::new(),
+            compute: None,
         }
     }
 }
@@ -116,6 +119,7 @@ pub fn calibrate(table: &Table, options: &Options) -> Result<(Profile, Report), 
             median_error_percent: expected.map(|e| e.median_percent),
             p90_error_percent: expected.map(|e| e.p90_percent),
         }),
+        compute: options.compute.clone(),
         curves,
     };
     let levels_alone = levels_alone(&groups, &Topology::try_from(profile.clone())?.lines());

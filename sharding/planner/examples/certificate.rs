@@ -34,7 +34,7 @@ fn main() -> Result<(), reshard_planner::Error> {
             Sharding::parse(&mesh, &shape, &text.join(","))
         };
         let shardings: Vec<Sharding> = (0..1 << (2 * axes)).map(of).collect::<Result<_, _>>()?;
-        for topology in [Topology::uniform(), Topology::h100()] {
+        for topology in [Topology::uniform(), Topology::h100_lines()] {
             let planner = Planner::new().topology(topology.clone());
             let (mut pairs, mut without): (Vec<Pair>, Vec<String>) = (Vec::new(), Vec::new());
             let mut exact = 0;

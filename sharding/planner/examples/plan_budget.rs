@@ -77,7 +77,7 @@ fn question(r: &mut Random) -> (Sharding, Sharding, Topology) {
         let (s, t) = (placements(r, &from, &shape, terms), placements(r, &to, &shape, into_terms));
         let topology = match r.below(3) {
             0 => Topology::uniform(),
-            1 => Topology::h100(),
+            1 => Topology::h100_lines(),
             _ => three_levels(),
         };
         if let (Ok(s), Ok(t)) = (Sharding::parse(&from, &shape, &s), Sharding::parse(&to, &shape, &t)) {

@@ -65,7 +65,8 @@ pub use error::Error;
 pub use explain::Explanation;
 pub use message::{Block, Message, Phase, Phases, Reduce};
 pub use model::{
-    Calibration, CostModel, Curve, Level, LevelTraffic, MinTraffic, Profile, Source, StepTraffic, Topology,
+    Calibration, Compute, CostModel, Curve, Level, LevelTraffic, MinTraffic, Profile, Source, StepTraffic,
+    Topology,
 };
 pub use objective::Objective;
 pub use op::StepOp;

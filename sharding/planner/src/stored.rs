@@ -76,8 +76,6 @@ impl Serialize for Plan {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         let options = self.options();
         let (topology, cost_model) = match &options.model {
-            // Curves are in the file of their profile; a plan has their digest.
-            Model::Topology(topology) if topology.has_curves() => (None, Some(topology.to_string())),
             Model::Topology(topology) => (Some(topology.clone()), None),
             Model::Other { text, .. } => (None, Some(text.to_string())),
         };

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use reshard_calibrate::{Check, Measurement, Options, Report, Table, calibrate};
-use reshard_planner::{Profile, Topology};
+use reshard_planner::{Compute, Profile, Topology};
 use serde_json::Value;
 
 /// A profile and its table.
@@ -18,6 +18,9 @@ struct Shipped {
     between_nodes: (f64, f64),
     /// The first lines of the file.
     comment: &'static str,
+    /// The compute rates of the data sheet.
+    tflops: [f64; 4],
+    memory_gbytes_per_s: f64,
 }
 
 const SHIPPED: [Shipped; 3] = [
@@ -33,6 +36,8 @@ const SHIPPED: [Shipped; 3] = [
 # least over the protocols LL, LL128 and Simple of latency + bytes / rate, both as logged by the tuner of NCCL 2.27.5, at
 # each power of two from 512 B to 512 MiB. Source: meta-pytorch/autoparallel (BSD-3-Clause), nccl_cost_model.py.
 ",
+        tflops: [1979.0, 989.0, 67.0, 67.0],
+        memory_gbytes_per_s: 3350.0,
     },
     Shipped {
         name: "a100",
@@ -44,6 +49,8 @@ const SHIPPED: [Shipped; 3] = [
 # 0.12.0 (Apache-2.0), nccl_perf.parquet. Numbers of the inner level are fitted to the same times.
 # Between nodes nothing is measured: a nominal 10 us, and the 25 GB/s of one 200 Gbit/s adapter a GPU.
 ",
+        tflops: [624.0, 312.0, 19.5, 19.5],
+        memory_gbytes_per_s: 2039.0,
     },
     Shipped {
         name: "b200",
@@ -55,6 +62,8 @@ const SHIPPED: [Shipped; 3] = [
 # 0.12.0 (Apache-2.0), nccl_perf.parquet. Numbers of the inner level are fitted to the same times.
 # Between nodes nothing is measured: a nominal 10 us, and the 50 GB/s of one 400 Gbit/s adapter a GPU.
 ",
+        tflops: [4500.0, 2250.0, 75.0, 37.0],
+        memory_gbytes_per_s: 7700.0,
     },
 ];
 
@@ -98,6 +107,11 @@ impl Shipped {
             between_nodes: self.between_nodes,
             thin: Some(0.03),
             for_levels,
+            compute: Some(Compute {
+                tflops: self.tflops,
+                memory_gbytes_per_s: self.memory_gbytes_per_s,
+                from: format!("data sheet of {}, dense", self.gpu),
+            }),
             ..Options::new(format!("nccl-tests, NCCL {}{of_tuner}", self.version))
         };
         calibrate(&self.table(), &options).unwrap()
@@ -109,7 +123,7 @@ fn shipped_profiles_are_those_of_the_tables() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../planner/profiles");
     for shipped in &SHIPPED {
         let (profile, report) = shipped.made();
-        let text = format!("{}{}", shipped.comment, toml::to_string(&profile).unwrap());
+        let text = format!("{}{}", shipped.comment, profile);
         let path = folder.join(shipped.name).with_extension("toml");
         if std::env::var_os("RESHARD_WRITE").is_some() {
             fs::write(&path, &text).unwrap();
@@ -119,7 +133,7 @@ fn shipped_profiles_are_those_of_the_tables() {
             return;
         }
         assert_eq!(fs::read_to_string(&path).unwrap(), text, "RESHARD_WRITE=1 writes {}", path.display());
-        let topology: Topology = toml::from_str(&text).unwrap();
+        let topology = Topology::try_from(text.parse::<Profile>().unwrap()).unwrap();
         assert_eq!(Profile::from(topology.clone()), profile);
         let check = Check::of(&shipped.table(), &topology).unwrap();
         println!("{}: {topology}", shipped.name);
@@ -137,7 +151,7 @@ fn shipped_profiles_are_those_of_the_tables() {
 /// The lines that `h100` had before it was measured are far off on the same table.
 #[test]
 fn lines_alone_are_far_off() {
-    let old = Check::of(&SHIPPED[0].table(), &Topology::h100().lines()).unwrap();
+    let old = Check::of(&SHIPPED[0].table(), &Topology::h100_lines()).unwrap();
     println!("{:?}", old.all);
     assert!(old.all.median_percent > 12.0 && old.all.p90_percent > 30.0, "{:?}", old.all);
 }

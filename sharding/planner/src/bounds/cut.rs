@@ -86,7 +86,7 @@ impl FromStr for Cut {
 /// let shape = [128, 4096, 2048];
 /// let from = Sharding::parse(&trainer, &shape, "S(0)")?;
 /// let to = Sharding::parse(&servers, &shape, "R,S(1)")?;
-/// let plan = Planner::new().topology(Topology::h100()).plan(&from, &to, DType::BF16)?;
+/// let plan = Planner::new().topology(Topology::h100_lines()).plan(&from, &to, DType::BF16)?;
 /// let cut = plan.lower_bound_cut().expect("two meshes");
 /// assert_eq!((cut.cut, cut.level, cut.bytes), (Cut::IntoDomain, 1, 2 << 30));
 /// assert_eq!((cut.gbytes_per_s, format!("{:.1}", cut.us)), (360.0, "5965.2".to_string()));

@@ -15,6 +15,7 @@ pub(crate) mod exchange;
 pub(crate) mod load;
 pub(crate) mod network;
 pub(crate) mod profile;
+mod shipped;
 pub(crate) mod topology;
 pub(crate) mod totals;
 
@@ -27,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 pub use curves::Curve;
 pub use load::{LevelTraffic, StepTraffic};
-pub use profile::{Calibration, Profile, Source};
+pub use profile::{Calibration, Compute, Profile, Source};
 pub use topology::Topology;
 
 /// One level of the network.

@@ -1,6 +1,8 @@
 //! Profiles: a network as it is stored in files, with where its numbers come from.
 
 use core::fmt;
+use core::ops::RangeInclusive;
+use core::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +13,7 @@ use crate::model::curves::{Curve, Curves};
 
 /// A network as files have it: numbers of levels, curves where collectives were measured, and their source.
 ///
-/// [`Topology`](crate::Topology) is the checked form, `Topology::try_from(profile)`.
+/// Its text is TOML. [`Topology`](crate::Topology) is the checked form, `Topology::try_from(profile)`.
 ///
 /// ```
 /// use reshard_planner::{Curve, Profile, StepOp, Topology};
@@ -23,6 +25,7 @@ use crate::model::curves::{Curve, Curves};
 ///     us: vec![10.0, 17.5],
 ///     p90_percent: None,
 /// });
+/// assert_eq!(profile.to_string().parse::<Profile>()?, profile);
 /// let topology = Topology::try_from(profile)?;
 /// assert!(topology.to_string().contains(";curves="));
 /// # Ok::<(), reshard_planner::Error>(())
@@ -42,6 +45,9 @@ pub struct Profile {
     /// The source of the numbers; without one they are nominal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<Source>,
+    /// The compute rates of a rank.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compute: Option<Compute>,
     /// The measured collectives.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub curves: Vec<Curve>,
@@ -50,8 +56,51 @@ pub struct Profile {
 impl Profile {
     /// Returns the profile of levels alone.
     pub(super) fn of_lines(launch_us: f64, message_us: f64, levels: Vec<Level>) -> Profile {
-        Profile { name: None, launch_us, message_us, levels, measured: None, curves: Vec::new() }
+        Profile {
+            name: None,
+            launch_us,
+            message_us,
+            levels,
+            measured: None,
+            compute: None,
+            curves: Vec::new(),
+        }
     }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&toml::to_string(self).map_err(|_| fmt::Error)?)
+    }
+}
+
+impl FromStr for Profile {
+    type Err = Error;
+
+    /// Parses the text of a file, which is TOML.
+    fn from_str(text: &str) -> Result<Profile, Error> {
+        toml::from_str(text).map_err(|error| Error::Topology { reason: one_line(&error, text) })
+    }
+}
+
+/// Returns the message of an error in a file, with the line in which it is.
+fn one_line(error: &toml::de::Error, text: &str) -> String {
+    let line =
+        error.span().and_then(|span| text.get(..span.start)).map(|before| 1 + before.matches('\n').count());
+    let message = error.message();
+    line.map_or_else(|| message.to_owned(), |line| format!("line {line}: {message}"))
+}
+
+/// The compute rates of a rank.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Compute {
+    /// 10^12 operations per second on elements of at most 8 bits, of 16, of 32, and of more.
+    pub tflops: [f64; 4],
+    /// Gigabytes (10^9 bytes) per second that are read and written.
+    pub memory_gbytes_per_s: f64,
+    /// The source of the rates, such as `data sheet, dense`.
+    pub from: String,
 }
 
 /// The source of the numbers of a profile, and the error to expect.
@@ -87,6 +136,9 @@ impl fmt::Display for Source {
     }
 }
 
+/// The compute rates of a rank in TFLOP/s and GB/s, so that times are finite.
+const COMPUTE: RangeInclusive<f64> = 1e-6..=1e9;
+
 /// The name and the source of a network, and its curves.
 #[derive(Clone, Debug)]
 pub struct Calibration {
@@ -108,8 +160,18 @@ impl Calibration {
         launch_us: f64,
         levels: &[Level],
     ) -> Result<Option<Calibration>, Error> {
-        if profile.name.is_none() && profile.measured.is_none() && profile.curves.is_empty() {
+        let Profile { name, measured, compute, curves, .. } = &profile;
+        if name.is_none() && measured.is_none() && compute.is_none() && curves.is_empty() {
             return Ok(None);
+        }
+        if let Some(Compute { tflops, memory_gbytes_per_s, .. }) = compute
+            && !tflops.iter().chain([memory_gbytes_per_s]).all(|rate| COMPUTE.contains(rate))
+        {
+            let (least, most) = (COMPUTE.start(), COMPUTE.end());
+            let reason = format!(
+                "compute rates of {tflops:?} TFLOP/s and {memory_gbytes_per_s} GB/s: each must be {least:e} to {most:e}"
+            );
+            return Err(Error::Topology { reason });
         }
         let measured = if profile.curves.is_empty() {
             None

@@ -38,7 +38,8 @@ use smallvec::SmallVec;
 use crate::Error;
 use crate::model::curves::collective_traffic;
 use crate::model::load::Span;
-use crate::model::profile::{Calibration, Measured, Profile};
+use crate::model::profile::{Calibration, Compute, Measured, Profile};
+use crate::model::shipped::Shipped;
 use crate::model::{CostModel, Level, MinTraffic, StepTraffic};
 use crate::op::StepOp;
 use reshard_sharding::GroupPattern;
@@ -54,7 +55,7 @@ use reshard_sharding::internal::Cursor;
 /// ```
 /// use reshard_planner::Topology;
 /// assert_eq!("uniform".parse::<Topology>()?, Topology::uniform());
-/// assert_eq!(Topology::h100().levels().len(), 2);
+/// assert_eq!("h100".parse::<Topology>()?.levels().len(), 2);
 /// let mine: Topology = "launch=5;message=0.1;level=4:1:200;level=*:10:25".parse()?;
 /// assert_eq!(mine.to_string().parse::<Topology>()?, mine);
 /// # Ok::<(), reshard_planner::Error>(())
@@ -135,10 +136,27 @@ impl Topology {
         Topology { launch_us: 6.6, message_us: 0.2, levels: SmallVec::from_iter([level]), calibration: None }
     }
 
-    /// Returns nodes of 8 ranks: 370 GB/s and 2 us inside, 45 GB/s and 8 us between them.
+    /// Returns nodes of 8 H100: curves measured inside of a node, and rates of NCCL's tuner between nodes.
     ///
-    /// Launch takes 6.6 us, and a message 0.2 us.
+    /// [`origin`](Topology::origin) has the source and the error to expect.
     pub fn h100() -> Topology {
+        Shipped::H100.topology()
+    }
+
+    /// Returns nodes of 8 A100: curves measured inside of a node, and nominal rates between nodes.
+    pub fn a100() -> Topology {
+        Shipped::A100.topology()
+    }
+
+    /// Returns nodes of 8 B200: curves measured inside of a node, and nominal rates between nodes.
+    pub fn b200() -> Topology {
+        Shipped::B200.topology()
+    }
+
+    /// Returns nodes of 8 ranks with nominal rates: 370 GB/s and 2 us inside, 45 GB/s and 8 us between them.
+    ///
+    /// Launch takes 6.6 us, and a message 0.2 us. This is [`h100`](Topology::h100) as it was before its curves.
+    pub fn h100_lines() -> Topology {
         let node = Level { ranks: Some(8), latency_us: 2.0, gbytes_per_s: 370.0 };
         let net = Level { ranks: None, latency_us: 8.0, gbytes_per_s: 45.0 };
         Topology {
@@ -179,6 +197,11 @@ impl Topology {
             Some(source) => format!("{name}: {source}"),
             None => format!("{name}: nominal"),
         }
+    }
+
+    /// Returns the compute rates of a rank, if the profile has any.
+    pub fn compute(&self) -> Option<&Compute> {
+        self.calibration()?.profile().compute.as_ref()
     }
 
     /// Returns the time of one collective on a tensor of `bytes`, of a group with this spread over domains.
@@ -421,11 +444,8 @@ impl Default for Topology {
 
 impl fmt::Display for Topology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Topology::uniform() {
-            return f.write_str("uniform");
-        }
-        if *self == Topology::h100() {
-            return f.write_str("h100");
+        if let Some(shipped) = Shipped::equal_to(self) {
+            return f.write_str(shipped.name());
         }
         write!(f, "launch={};message={}", self.launch_us, self.message_us)?;
         for l in &self.levels {
@@ -445,26 +465,22 @@ impl fmt::Display for Topology {
 impl FromStr for Topology {
     type Err = Error;
 
-    /// Parses `uniform`, `h100`, or `launch=us;message=us;level=ranks:us:GB/s;..;level=*:us:GB/s`.
+    /// Parses `uniform`, `h100`, `a100`, `b200`, `h100-lines`, or
+    /// `launch=us;message=us;level=ranks:us:GB/s;..;level=*:us:GB/s`.
     fn from_str(s: &str) -> Result<Topology, Error> {
-        match s {
-            "uniform" => return Ok(Topology::uniform()),
-            "h100" => return Ok(Topology::h100()),
-            _ => {}
+        if let Some(shipped) = Shipped::named(s) {
+            return Ok(shipped.topology());
         }
         let mut r = Cursor::new("topology", s);
         let begins = r.eat("launch");
         if !begins {
             // An identifier is an unknown profile; anything else is the notation with a mistake.
             if !s.is_empty() && s.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')) {
-                let reason = format!(
-                    "unknown network profile `{s}`: expected uniform, h100, or \
-                     launch=us;message=us;level=ranks:us:GB/s;..;level=*:us:GB/s"
-                );
-                return Err(Error::Topology { reason });
+                return Err(Error::Topology {
+                    reason: format!("unknown network profile `{s}`: expected {EXPECTED}"),
+                });
             }
-            let expected = "uniform, h100, or launch=us;message=us;level=ranks:us:GB/s;..;level=*:us:GB/s";
-            return Err(r.error(expected).into());
+            return Err(r.error(EXPECTED).into());
         }
         r.expect("=")?;
         let launch = number(&mut r)?;
@@ -492,6 +508,10 @@ impl FromStr for Topology {
         Topology::new(launch, message, &levels)
     }
 }
+
+/// The texts of networks, as messages list them.
+const EXPECTED: &str = "uniform, h100, a100, b200, h100-lines, or \
+                        launch=us;message=us;level=ranks:us:GB/s;..;level=*:us:GB/s";
 
 fn number(r: &mut Cursor<'_>) -> Result<f64, Error> {
     let at = r.here();

@@ -17,7 +17,7 @@ fn level(ranks: Option<usize>, gbytes_per_s: f64, latency_us: f64) -> Level {
 fn topology(r: &mut Random) -> (&'static str, Topology) {
     match r.below(6) {
         0 | 1 => ("uniform", Topology::uniform()),
-        2 | 3 => ("h100", Topology::h100()),
+        2 | 3 => ("h100", Topology::h100_lines()),
         4 => {
             let levels = [level(Some(4), 300.0, 1.5), level(None, 25.0, 9.0)];
             ("nodes of 4", Topology::new(5.0, 0.3, &levels).expect("monotone"))

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use reshard_kernels::DType;
-use reshard_planner::{Curve, Level, Objective, Planner, Profile, Step, StepOp, Topology, check_cost_model};
+use reshard_planner::{
+    Curve, Level, Objective, Plan, Planner, Profile, Step, StepOp, Topology, check_cost_model,
+};
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::{Random, Sweep};
 
@@ -47,7 +49,7 @@ fn drawn(random: &mut Random) -> Profile {
             curves.push(Curve { collective, spread: spread.clone(), bytes, us, p90_percent: None });
         }
     }
-    Profile { name: None, launch_us: 5.0, message_us: 0.2, levels, measured: None, curves }
+    Profile { name: None, launch_us: 5.0, message_us: 0.2, levels, measured: None, compute: None, curves }
 }
 
 /// Returns the time of a curve by the definition: the line between the two knots around a size.
@@ -166,6 +168,7 @@ fn a_slow_exchange_is_replaced_by_a_gather_and_a_slice() {
         message_us: 1.0,
         levels: vec![level],
         measured: None,
+        compute: None,
         curves: vec![curve(StepOp::AllGather, 10.0), curve(StepOp::AllToAll, 25.0)],
     };
     let mesh: Mesh = "x=8".parse().unwrap();
@@ -189,7 +192,7 @@ fn faults_of_curves_are_named() {
         p90_percent: None,
     };
     let refused = |curves: Vec<Curve>| {
-        let lines = Profile::from(Topology::h100());
+        let lines = Profile::from(Topology::h100_lines());
         Topology::try_from(Profile { curves, ..lines }).unwrap_err().to_string()
     };
     for (curves, says) in [
@@ -227,4 +230,38 @@ fn equal_curves_have_equal_texts() {
     // Any serde format has the whole profile.
     let json = serde_json::to_string(&of(&profile)).unwrap();
     assert_eq!(serde_json::from_str::<Topology>(&json).unwrap(), of(&profile));
+}
+
+#[test]
+fn a_measured_network_chooses_otherwise_than_its_lines() {
+    let mesh: Mesh = "x=2,y=2,z=2".parse().unwrap();
+    let of = |text: &str| Sharding::parse(&mesh, &[1 << 24], text).unwrap();
+    let (from, to) = (of("P,S(0),P"), of("R,R,R"));
+    let explained = |topology: &str| {
+        let planner = Planner::new().topology(topology.parse().unwrap());
+        planner.explain(&from, &to, DType::F32).unwrap()
+    };
+    let ops = |topology: &str| explained(topology).plan.steps().iter().map(Step::op).collect::<Vec<_>>();
+    // Two measured steps of 8 ranks at most take less than an all-reduce and a gather.
+    assert_eq!(ops("h100"), [StepOp::ReduceScatter, StepOp::AllGather]);
+    assert_eq!(ops("h100-lines"), [StepOp::AllReduce, StepOp::AllGather]);
+    let text = explained("h100").to_string();
+    assert!(text.contains("times by h100: measured by nccl-tests"), "{text}");
+    assert!(text.contains("expected error"), "{text}");
+    let text = explained("h100-lines").to_string();
+    assert!(text.contains("times by h100-lines: nominal"), "{text}");
+}
+
+#[test]
+fn a_stored_plan_has_the_whole_profile() {
+    let profile = drawn(&mut Random(61));
+    let mesh: Mesh = "x=4,y=2".parse().unwrap();
+    let of = |text: &str| Sharding::parse(&mesh, &[48, 6], text).unwrap();
+    for topology in [Topology::try_from(profile).unwrap(), Topology::h100()] {
+        let planner = Planner::new().topology(topology);
+        let plan = planner.plan(&of("S(0),P"), &of("R,S(1)"), DType::F32).unwrap();
+        let stored = serde_json::to_string(&plan).unwrap();
+        let read: Plan = serde_json::from_str(&stored).unwrap();
+        assert_eq!((read.to_string(), read.options()), (plan.to_string(), plan.options()));
+    }
 }

@@ -6,7 +6,8 @@ use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::{Random, Sweep, random_mesh, random_shape, random_sharding};
 
 fn profiles() -> [Topology; 3] {
-    ["uniform", "h100", "launch=5;message=0.3;level=2:1.5:300;level=*:9:25"].map(|text| text.parse().unwrap())
+    ["uniform", "h100-lines", "launch=5;message=0.3;level=2:1.5:300;level=*:9:25"]
+        .map(|text| text.parse().unwrap())
 }
 
 /// Returns the cost under an objective; time in picoseconds, as plans are compared.
@@ -131,7 +132,7 @@ fn a_gather_brings_no_more_than_a_term_needs() {
 fn an_uneven_gather_costs_what_the_uneven_scatter_costs() {
     let mut uneven = 0;
     // Inside one domain: a rank that is alone in another receives more in a gather than in a scatter.
-    for topology in [Topology::uniform(), Topology::h100()] {
+    for topology in [Topology::uniform(), Topology::h100_lines()] {
         let planner = Planner::new().topology(topology);
         for ranks in 2..=8 {
             let mesh: Mesh = format!("x={ranks}").parse().unwrap();

@@ -142,13 +142,13 @@ fn a_replicated_inner_axis_is_sliced_before_a_slow_hop() {
 #[test]
 fn a_mesh_that_straddles_nodes_is_costed_by_its_worst_rank() {
     // Of 40 ranks in fives, ranks 15 and 24 are alone in their nodes: four shards over the slow level.
-    let h100 = Planner::new().topology(Topology::h100());
-    let p = plan_with(&h100, "dp=8,fsdp=5", &[5 << 20], "R,S(0)", "R,R");
+    let lines = Planner::new().topology(Topology::h100_lines());
+    let p = plan_with(&lines, "dp=8,fsdp=5", &[5 << 20], "R,S(0)", "R,R");
     let shard = f64::from(4 << 20);
     let direct = 6.6 + 8.0 * 3.0 + 4.0 * shard / 45e3;
     assert!(p.cost_us() <= direct + 1e-6, "{p}");
     let group = Mesh::new([("dp", 8), ("fsdp", 5)]).unwrap().group_of_axes(&["fsdp"]).unwrap();
-    let only = plan_with(&h100.with_groups([group]), "dp=8,fsdp=5", &[5 << 20], "R,S(0)", "R,R");
+    let only = plan_with(&lines.with_groups([group]), "dp=8,fsdp=5", &[5 << 20], "R,S(0)", "R,R");
     assert!((only.cost_us() - direct).abs() < 1e-6, "{only} {direct}");
 }
 

@@ -6,7 +6,8 @@ use reshard_sharding::Sharding;
 use reshard_test_support::{Random, Sweep, random_mesh, random_shape, random_sharding};
 
 fn profiles() -> [Topology; 3] {
-    ["uniform", "h100", "launch=5;message=0.3;level=2:1.5:300;level=*:9:25"].map(|text| text.parse().unwrap())
+    ["uniform", "h100-lines", "launch=5;message=0.3;level=2:1.5:300;level=*:9:25"]
+        .map(|text| text.parse().unwrap())
 }
 
 /// Returns the cost for the most expensive rank.
