@@ -16,7 +16,7 @@ use super::error::CliError;
 use super::explicit::{self, Explicit};
 use super::network::TopologyArg;
 use super::pictures::PictureArgs;
-use super::program::{AxesArg, Elaborated, FileArg, GatherArg, MemoryArg, OverlapArg, Reading};
+use super::program::{AxesArg, Elaborated, FileArg, GatherArg, MemoryArg, OverlapArg, Reading, TimesBy};
 use super::{batch, report, required};
 
 /// Arguments of `reshard check`.
@@ -99,6 +99,7 @@ struct Answer {
     /// Else the report assumes the one that a gradient would add.
     has_explicit_backward: bool,
     optimality_gap_us: f64,
+    times_by: TimesBy,
     /// The typed program, with every redistribution.
     program: String,
 }
@@ -186,12 +187,12 @@ pub(crate) fn run(args: &CheckArgs, console: &mut Console<'_>) -> Result<(), Cli
     if args.batch {
         return batch::run(console, |request: &Request| {
             let text = required("program", request.program.as_deref())?;
-            let (program, report) = check(&table, text, request)?;
-            Ok(Answer::of(&program, &report))
+            let (program, report, times) = check(&table, text, request)?;
+            Ok(Answer::of(&program, &report, times))
         });
     }
     let text = args.file.read(console)?;
-    let (program, report) = check(&table, &text, &args.request)?;
+    let (program, report, times) = check(&table, &text, &args.request)?;
     let scene = || {
         let title = format!("program on {}", program.mesh());
         Ok(Scene::joined(title, scenes(&program, &report).into()))
@@ -200,9 +201,14 @@ pub(crate) fn run(args: &CheckArgs, console: &mut Console<'_>) -> Result<(), Cli
         return Ok(());
     }
     if args.format.json {
-        return console.print_json(&Answer::of(&program, &report));
+        return console.print_json(&Answer::of(&program, &report, times));
     }
-    console.print(&if args.print { program.to_string() } else { format!("{report}\n") })
+    if args.print {
+        return console.print(&program.to_string());
+    }
+    // The default network is nominal by its help.
+    let source = args.request.topology.name().map_or_else(String::new, |_| format!("{times}\n"));
+    console.print(&format!("{report}\n{source}"))
 }
 
 /// Draws the program, its time and its bytes.
@@ -218,7 +224,7 @@ fn scenes(program: &Program, report: &Report) -> [Scene; 3] {
 pub(crate) fn page(args: &CheckArgs, console: &mut Console<'_>) -> Result<Page, CliError> {
     report::of_one(args.batch)?;
     let text = args.file.read(console)?;
-    let (program, report) = check(&Arc::new(OpTable::standard()), &text, &args.request)?;
+    let (program, report, _) = check(&Arc::new(OpTable::standard()), &text, &args.request)?;
     let [values, time, bytes] = scenes(&program, &report);
     let all: Vec<_> =
         program.redistributions().filter(|moved| moved.forward.communicating_steps() > 0).collect();
@@ -246,15 +252,19 @@ pub(crate) fn page(args: &CheckArgs, console: &mut Console<'_>) -> Result<Page, 
 /// The most redistributions that have separate pictures on a page.
 const MOST_MOVES: usize = 24;
 
-fn check(table: &Arc<OpTable>, text: &str, request: &Request) -> Result<(Program, Report), CliError> {
+fn check(
+    table: &Arc<OpTable>,
+    text: &str,
+    request: &Request,
+) -> Result<(Program, Report, TimesBy), CliError> {
     let moves = Explicit::moves(request.explicit);
-    let Elaborated { program, rates, .. } = Elaborated::of(table, text, moves, request.reading())?;
+    let Elaborated { program, rates, times, .. } = Elaborated::of(table, text, moves, request.reading())?;
     let report = program.report(&rates);
-    Ok((program, report))
+    Ok((program, report, times))
 }
 
 impl Answer {
-    fn of(program: &Program, report: &Report) -> Self {
+    fn of(program: &Program, report: &Report, times: TimesBy) -> Self {
         let axes = |(over, passes): (&CommScope, &PerPass<CommCost>)| AxesAnswer {
             axes: owned(over.axes()),
             meshes: owned(over.meshes()),
@@ -290,6 +300,7 @@ impl Answer {
             },
             has_explicit_backward: report.has_explicit_backward,
             optimality_gap_us: report.optimality_gap_us,
+            times_by: times,
             program: program.to_string(),
         }
     }

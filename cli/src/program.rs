@@ -1,5 +1,6 @@
 //! Programs from files, from stdin or from requests: the part that `check`, `step` and `trace` share.
 
+use core::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use reshard_ops::rules::OpTable;
 use reshard_planner::Planner;
 use reshard_program::schedule::{CompileOptions, Order};
 use reshard_program::{ComputeRates, Error, Graph, ImplicitRedistribution, Program, ShardingSolver};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::console::Console;
 use super::error::CliError;
@@ -182,6 +183,21 @@ fn of_stdin(console: &mut Console<'_>) -> io::Result<String> {
     })
 }
 
+/// The sources of modelled times.
+#[derive(Debug, Serialize)]
+pub(crate) struct TimesBy {
+    /// The name of the network and who measured it.
+    network: String,
+    /// The source of the compute rates.
+    computing: String,
+}
+
+impl fmt::Display for TimesBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "times of communication by {}\ntimes of computing by {}", self.network, self.computing)
+    }
+}
+
 /// A program that was read and solved.
 pub(crate) struct Elaborated {
     pub(crate) graph: Graph,
@@ -189,6 +205,7 @@ pub(crate) struct Elaborated {
     /// The program before recomputation and overlap chunks, if there are any.
     pub(crate) plain: Option<Program>,
     pub(crate) rates: ComputeRates,
+    pub(crate) times: TimesBy,
     /// The solver of the program.
     pub(crate) elaborator: ShardingSolver,
 }
@@ -209,6 +226,7 @@ impl Elaborated {
         within_limit(graph.statements())?;
         let topology = network::topology(with.topology.name().unwrap_or("uniform"))?;
         let rates = ComputeRates::for_topology(&topology);
+        let times = TimesBy { network: topology.origin(), computing: ComputeRates::origin(&topology) };
         let planner = Planner::new().topology(topology);
         let elaborator = ShardingSolver::new().planner(planner).rates(rates).implicit_redistribution(moves);
         let mut program = elaborator.solve(&graph)?;
@@ -230,7 +248,7 @@ impl Elaborated {
         if let Some(limit) = with.memory.max_memory_bytes {
             program = program.rematerialize_to_fit(limit, &rates)?;
         }
-        Ok(Elaborated { graph, program, plain, rates, elaborator })
+        Ok(Elaborated { graph, program, plain, rates, times, elaborator })
     }
 }
 

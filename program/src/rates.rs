@@ -49,7 +49,7 @@ impl ComputeRates {
 
     /// Returns the source of the rates of a network, such as `data sheet of H100 SXM, dense`.
     pub fn origin(topology: &Topology) -> String {
-        let nominal = || "nominal, 100 TFLOP/s and 1 TB/s".to_owned();
+        let nominal = || "nominal rates, 100 TFLOP/s and 1 TB/s".to_owned();
         with_rates(topology).compute().map_or_else(nominal, |compute| compute.from.clone())
     }
 

@@ -96,7 +96,7 @@ fn networks_by_name_and_by_file() {
     };
     assert!((cost(file.to_str().unwrap()) - (1.0 + 2.0 + 16.0)).abs() < 1e-9);
     assert!((cost("uniform") - (6.6 + 16e-5)).abs() < 1e-9);
-    assert!((cost("h100") - (6.6 + 2.0 + 16.0 / 370e3)).abs() < 1e-9);
+    assert!((cost("h100-lines") - (6.6 + 2.0 + 16.0 / 370e3)).abs() < 1e-9);
 }
 
 #[test]
@@ -233,8 +233,10 @@ fn bad_requests_are_refused() {
     run(&["--from", "P(avg),R", "--to", "R,R", "--dtype", "i32"])
         .refused("arithmetic", "avg is not defined for i32");
     run(&["--from", "R,R", "--to", "R,R", "--topology", "/absent.toml"]).refused("topology", "absent.toml");
-    run(&["--from", "R,R", "--to", "R,R", "--topology", "a100"])
-        .refused("topology", "unknown network profile `a100`: expected uniform, h100, or");
+    run(&["--from", "R,R", "--to", "R,R", "--topology", "v100"]).refused(
+        "topology",
+        "unknown network profile `v100`: expected uniform, h100, a100, b200, h100-lines, or",
+    );
     run(&["--from", "R,R", "--to", "R,R", "--objective", "luck"]).refused("parse", "luck");
     run(&["--from", "S(0),R", "--to", "R,R", "--max-peak-bytes", "7"]).refused("peak_too_small", "7");
     run(&["--batch", "--from", "R,R"]).refused("usage", "--batch");

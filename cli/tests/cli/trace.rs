@@ -164,7 +164,7 @@ fn pieces_travel_while_others_are_computed() {
             "--in-flight-bytes",
             "1000000000",
             "--topology",
-            "h100",
+            "h100-lines",
         ];
         reshard_with(&[&always, flags].concat(), text).json()
     };

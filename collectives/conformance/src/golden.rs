@@ -3,8 +3,10 @@
 //! Tensors of millions of elements are replaced by smaller ones here, on a network that is slower by the same
 //! factor, so that every cost, and thus every plan, equals that of the golden file.
 
+use std::collections::BTreeMap;
+
 use reshard_kernels::DType;
-use reshard_planner::{Error, Level, Objective, Plan, Planner, Topology};
+use reshard_planner::{Error, Objective, Plan, Planner, Profile, Topology};
 use reshard_sharding::{Mesh, Sharding};
 
 /// A planning problem of a golden file.
@@ -111,11 +113,8 @@ impl Golden {
         let to_mesh: Mesh = self.to_mesh.unwrap_or(self.mesh).parse()?;
         let from = Sharding::parse(&mesh, self.shape, self.from)?;
         let to = Sharding::parse(&to_mesh, self.shape, self.to)?;
-        let slower =
-            |level: &Level| Level { gbytes_per_s: level.gbytes_per_s / self.shrunk as f64, ..*level };
-        let levels: Vec<Level> = topology.levels().iter().map(slower).collect();
-        let topology = Topology::new(topology.launch_us(), topology.message_us(), &levels)?;
-        let planner = Planner::new().topology(topology).deterministic(self.name == "in_rank_order");
+        let planner =
+            Planner::new().topology(self.slower(topology)?).deterministic(self.name == "in_rank_order");
         let planner = planner.objective(match self.name {
             "least_peak" => Objective::Peak,
             "least_bytes" => Objective::Bytes,
@@ -127,5 +126,24 @@ impl Golden {
             planner
         };
         planner.plan(&from, &to, DType::F32)
+    }
+
+    /// Returns the network on which the smaller tensor takes the time of the whole one.
+    fn slower(&self, topology: &Topology) -> Result<Topology, Error> {
+        let mut profile = Profile::from(topology.clone());
+        for level in &mut profile.levels {
+            level.gbytes_per_s /= self.shrunk as f64;
+        }
+        for curve in &mut profile.curves {
+            // Of the sizes that become equal, the largest has the time.
+            let times: BTreeMap<u64, f64> = curve
+                .bytes
+                .iter()
+                .map(|bytes| (bytes / self.shrunk as u64).max(1))
+                .zip(curve.us.clone())
+                .collect();
+            (curve.bytes, curve.us) = times.into_iter().unzip();
+        }
+        Topology::try_from(profile)
     }
 }
