@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use reshard_benches::planning::{KINDS, Kind, Terms};
+use reshard_benches::results::{Limit, Measured, Results};
 use reshard_planner::{PlanCache, Planner};
 use reshard_sharding::Sharding;
 
@@ -43,7 +44,16 @@ fn kind(name: &str) -> &'static Kind {
 /// A function of the planner that computes no plan.
 type Question = fn(&Planner, &Sharding, &Sharding) -> f64;
 
+/// The maximum times of a bound alone and of the cache by value, and of the cache by handle, in microseconds.
+const TARGET_US: f64 = 0.15;
+const HANDLE_US: f64 = 0.05;
+
 fn table() {
+    let command = "cargo bench -p reshard-benches --bench planner";
+    let mut results = Results::new("planner", command, "planner.md").expect("a machine");
+    let mut add = |what: String, us: f64, most: Option<f64>| {
+        results.add(&Measured::alone(what, us, "us", most.map(Limit::OursAtMost)));
+    };
     println!(
         "| what | pairs | median us | mean us | worst us | worst pair | target us |\n|---|---|---|---|---|---|---|"
     );
@@ -66,11 +76,12 @@ fn table() {
         let (worst, i) = all[all.len() - 1];
         let (from, to) = &kind.texts()[i];
         let (n, title, target) = (all.len(), kind.title, kind.target_us);
+        add(format!("median plan: {title}"), median, Some(target));
         println!("| {title} | {n} | {median:.2} | {mean:.2} | {worst:.2} | `{from} -> {to}` | {target} |");
     }
     let bound: Question = |p, a, b| p.lower_bound_us(a, b, DType::F32).expect("a bound");
     let cost: Question = |p, a, b| p.cost_us(a, b, DType::F32).expect("a cost");
-    for (name, ask, target) in [("bound", bound, "0.15"), ("cost", cost, "")] {
+    for (name, ask, target) in [("bound", bound, Some(TARGET_US)), ("cost", cost, None)] {
         for kind in KINDS.iter().filter(|k| name == "bound" || k.terms == Terms::None) {
             let (planner, pairs) = ((kind.planner)(), kind.shardings());
             let [median, least] = batches_us(10, || {
@@ -80,6 +91,8 @@ fn table() {
             })
             .map(|us| us / pairs.len() as f64);
             let (title, n) = (kind.title, pairs.len());
+            add(format!("{name} alone: {title}"), median, target);
+            let target = target.map(|us| us.to_string()).unwrap_or_default();
             println!("| {name} alone: {title} | {n} | {median:.3} | | | least {least:.3} | {target} |");
         }
     }
@@ -95,24 +108,26 @@ fn table() {
         turn = (turn + 1) % pairs.len();
         turn
     };
-    let row = |name: &str, [median, least]: [f64; 2], target: f64| {
+    let mut row = |name: &str, [median, least]: [f64; 2], target: f64| {
+        add(format!("plan from the cache, {name}"), median, Some(target));
         println!("| cache, {name} | {} | {median:.3} | | | least {least:.3} | {target} |", pairs.len());
     };
     let times = batches_us(1000, || {
         let (a, b) = &pairs[next()];
         black_box(cache.plan(&planner, a, b, DType::F32).expect("a plan"));
     });
-    row("by value", times, 0.15);
+    row("by value", times, TARGET_US);
     let times = batches_us(1000, || {
         let (a, b) = &again[next()];
         black_box(cache.plan(&planner, a, b, DType::F32).expect("a plan"));
     });
-    row("by value, on an equal but new mesh", times, 0.15);
+    row("by value, on an equal but new mesh", times, TARGET_US);
     let times = batches_us(1000, || {
         let (a, b) = &ids[next()];
         black_box(cache.plan_interned(&by, a, b, DType::F32).expect("a plan"));
     });
-    row("by handle", times, 0.05);
+    row("by handle", times, HANDLE_US);
+    results.write().expect("a folder");
 }
 
 fn bench(c: &mut Criterion) {

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use reshard_benches::propagating::lists;
+use reshard_benches::results::{Limit, Measured, Results};
 use reshard_benches::transformer::{SCHEMES, graph};
 use reshard_kernels::DType;
 use reshard_ops::propagate::{Operand, PropagationCache, Propagator};
@@ -25,7 +26,7 @@ fn median_us(mut f: impl FnMut()) -> f64 {
     times[times.len() / 2]
 }
 
-fn table() {
+fn table(results: &mut Results) {
     println!(
         "| op | axes | partial | pairs | median us | mean us | worst us | worst pair | target us |\n|---|---|---|---|---|---|---|---|---|"
     );
@@ -66,6 +67,9 @@ fn table() {
             both.sort_by(f64::total_cmp);
             let (n, median) = (both.len(), both[both.len() / 2]);
             let mean = both.iter().sum::<f64>() / n as f64;
+            let limit = Limit::OursAtMost(list.target_us);
+            let what = format!("propagation of `{}`, uncached, {} axes of 2", list.op, list.axes);
+            results.add(&Measured::alone(what, median, "us", Some(limit)));
             println!(
                 "| {} | {} | all | {n} | {median:.1} | {mean:.1} | | | {} |",
                 list.op, list.axes, list.target_us
@@ -76,7 +80,7 @@ fn table() {
 }
 
 /// Times a cache hit, by value and by handle, in nanoseconds.
-fn cached() {
+fn cached(results: &mut Results) {
     let p = lists()[4].problems().expect("a list");
     let cache = PropagationCache::new(Propagator::new(), 1024);
     let ids: Vec<_> = p.inputs.iter().map(|[a, b]| [cache.intern(a), cache.intern(b)]).collect();
@@ -97,11 +101,16 @@ fn cached() {
         }
     });
     let calls = f64::from(rounds) * p.inputs.len() as f64;
-    println!("cache: by value {:.0} ns, by handle {:.0} ns", by_value * 1e3 / calls, by_handle * 1e3 / calls);
+    let [by_value, by_handle] = [by_value, by_handle].map(|us| us * 1e3 / calls);
+    for (how, ns, most) in [("value", by_value, 150.0), ("handle", by_handle, 50.0)] {
+        let limit = Limit::OursAtMost(most);
+        results.add(&Measured::alone(format!("propagation from the cache, by {how}"), ns, "ns", Some(limit)));
+    }
+    println!("cache: by value {by_value:.0} ns, by handle {by_handle:.0} ns");
 }
 
 /// Times `cat` of a thousand inputs, with one sharding and with three.
-fn cat() {
+fn cat(results: &mut Results) {
     let mesh: Mesh = "x=2,y=2".parse().expect("a mesh");
     let shapes: Vec<&[usize]> = vec![&[64, 64]; 1000];
     let rule = format!("{}->*j {{selecting}}", vec!["*j"; 1000].join(","));
@@ -113,18 +122,22 @@ fn cat() {
         let us = median_us(|| {
             black_box(Propagator::new().propagate(&op, &mesh, &inputs, &[]).expect("a choice"));
         });
+        let what = format!("propagation of `cat` of 1,000 inputs, shardings: {}", kinds.len());
+        results.add(&Measured::alone(what, us / 1e3, "ms", Some(Limit::OursAtMost(10.0))));
         println!("cat of 1000 inputs, {} shardings: {:.2} ms", kinds.len(), us / 1e3);
     }
 }
 
 /// Times the forward graph of a transformer, with an empty cache every time.
-fn transformer() {
+fn transformer(results: &mut Results) {
     for scheme in &SCHEMES {
         let (graph, _) = graph(scheme).expect("a graph");
         let ask = || graph.propagate(&PropagationCache::new(Propagator::new(), 4096)).expect("a propagation");
         let us = median_us(|| {
             black_box(ask());
         });
+        let what = format!("propagation of 24 layers on ({}), empty cache", scheme.name);
+        results.add(&Measured::alone(what, us / 1e3, "ms", Some(Limit::OursAtMost(10.0))));
         let found = ask();
         println!(
             "transformer on ({}): {:.2} ms cold, {} redistributions, {:.1} MB, {:.0} us modelled",
@@ -141,10 +154,13 @@ fn transformer() {
 }
 
 fn bench(c: &mut Criterion) {
-    cached();
-    cat();
-    transformer();
-    table();
+    let command = "cargo bench -p reshard-benches --bench propagate";
+    let mut results = Results::new("propagate", command, "ops.md").expect("a machine");
+    cached(&mut results);
+    cat(&mut results);
+    transformer(&mut results);
+    table(&mut results);
+    results.write().expect("a folder");
     let mut group = c.benchmark_group("propagate");
     for list in &lists() {
         let p = list.problems().expect("a list");

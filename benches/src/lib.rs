@@ -8,6 +8,7 @@ pub mod layers;
 pub mod planning;
 pub mod propagating;
 pub mod redistribution;
+pub mod results;
 pub mod scheduling;
 pub mod transformer;
 

@@ -59,7 +59,7 @@ const LARGE: &[usize] = &[4096, 4096];
 pub const KINDS: &[Kind] = &[
     Kind {
         name: "closed_form",
-        title: "three axes, one level, `bytes`, no partial sums (closed form)",
+        title: "three axes, closed form (`bytes`, no partial sums)",
         mesh: "x=2,y=2,z=2",
         shape: LARGE,
         terms: Terms::None,
@@ -70,7 +70,7 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         name: "closed_form_131072",
-        title: "the same on 131,072 ranks",
+        title: "the closed form on 131,072 ranks",
         mesh: "x=32,y=64,z=64",
         shape: &[1 << 20, 1 << 20],
         terms: Terms::None,
@@ -81,7 +81,7 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         name: "closed_form_3",
-        title: "the same where every axis changes",
+        title: "the closed form, every axis changes",
         mesh: "x=2,y=2,z=2",
         shape: LARGE,
         terms: Terms::None,
@@ -92,7 +92,7 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         name: "closed_form_3_131072",
-        title: "the same on 131,072 ranks, every axis changes",
+        title: "the closed form on 131,072 ranks, every axis changes",
         mesh: "x=32,y=64,z=64",
         shape: &[1 << 20, 1 << 20],
         terms: Terms::None,
@@ -114,7 +114,7 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         name: "time_131072",
-        title: "the same on 131,072 ranks",
+        title: "three axes, one level, `time`, no partial sums, 131,072 ranks",
         mesh: "x=32,y=64,z=64",
         shape: &[1 << 20, 1 << 20],
         terms: Terms::None,
@@ -136,7 +136,7 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         name: "terms_131072",
-        title: "the same on 131,072 ranks",
+        title: "three axes, one level, `time`, partial sums in the source, 131,072 ranks",
         mesh: "x=32,y=64,z=64",
         shape: &[1 << 20, 1 << 20],
         terms: Terms::InSource,
@@ -158,7 +158,7 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         name: "into_terms_131072",
-        title: "the same on 131,072 ranks",
+        title: "three axes, one level, `time`, partial sums in the target, 131,072 ranks",
         mesh: "x=32,y=64,z=64",
         shape: &[1 << 20, 1 << 20],
         terms: Terms::InTarget,

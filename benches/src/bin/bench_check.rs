@@ -1,8 +1,11 @@
 //! Measures every promised ratio and exits with 1 if one is missed; `make bench-check`.
+//!
+//! With `RESHARD_WRITE=1` it writes `benches/results/bench_check.jsonl`.
 
 use std::io::{Write, stdout};
 use std::process::ExitCode;
 
+use reshard_benches::results::{Limit, Measured, Results};
 use reshard_benches::{Ratios, copies, redistribution};
 use reshard_collectives::threads::World;
 
@@ -10,7 +13,7 @@ use reshard_collectives::threads::World;
 const TURNS: usize = 21;
 
 /// Prints a row of the table; returns `true` if the promise holds.
-fn row(name: &str, ratios: &Ratios, promised: Option<f64>) -> std::io::Result<bool> {
+fn row(results: &mut Results, name: &str, ratios: &Ratios, promised: Option<f64>) -> std::io::Result<bool> {
     let (low, high) = ratios.quartiles();
     let kept = promised.is_none_or(|least| ratios.median() >= least);
     let promise = promised.map_or_else(|| "-".to_string(), |least| format!(">= {least:.2}"));
@@ -22,22 +25,37 @@ fn row(name: &str, ratios: &Ratios, promised: Option<f64>) -> std::io::Result<bo
         ratios.median(),
         promised.map_or("-", |_| if kept { "yes" } else { "NO" })
     )?;
+    results.add(&Measured {
+        what: name.to_owned(),
+        ours: ratios.gigabytes_per_second(),
+        peer: Some(("memcpy".to_owned(), ratios.yardstick_gigabytes_per_second())),
+        unit: "GB/s",
+        ratio: Some(ratios.median()),
+        limit: promised.map(Limit::RatioAtLeast),
+    });
     Ok(kept)
 }
 
 fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     writeln!(stdout(), "| what | GB/s | memcpy GB/s | median ratio (quartiles) | promised | reached |")?;
     writeln!(stdout(), "|---|---|---|---|---|---|")?;
+    let mut results = Results::new("bench_check", "make bench-check", "engines.md")?;
     let mut kept = true;
     let mut world = World::new(8)?;
     for (from, to) in redistribution::PROMISED {
         let plan = redistribution::plan(&redistribution::SHAPE, from, to)?;
         let ratios = redistribution::measure(&mut world, &plan, TURNS)?;
-        kept &= row(&format!("`{from} -> {to}`, 8 ranks"), &ratios, Some(redistribution::PROMISED_RATIO))?;
+        kept &= row(
+            &mut results,
+            &format!("`{from} -> {to}`, 8 ranks"),
+            &ratios,
+            Some(redistribution::PROMISED_RATIO),
+        )?;
     }
     for (name, shape, order, item) in copies::PERMUTATIONS {
         let ratios = copies::measure(&copies::permutation(shape, order, item)?, TURNS / 2)?;
-        row(&format!("{name}, 1 thread"), &ratios, None)?;
+        row(&mut results, &format!("{name}, 1 thread"), &ratios, None)?;
     }
+    results.write()?;
     Ok(if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -4,13 +4,15 @@
 //! The peers' figures are in `sharding/planner/tests/data/peer_plans.jsonl`, one pair of shardings per line:
 //! bytes of the worst rank and the number of collectives. Pairs are counted if data must be transferred (a
 //! bound above 0); a plan without a collective is then not valid, and is counted separately. Bytes are
-//! relative to the bound: the total over all pairs, and the worst pair.
+//! relative to the bound: the total over all pairs, and the worst pair. With `RESHARD_WRITE=1` it writes
+//! `benches/results/compare_planners.jsonl`.
 
 use reshard_kernels::DType;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::{Write, stdout};
 
+use reshard_benches::results::{Measured, Results};
 use reshard_planner::{Objective, Planner};
 use reshard_sharding::{Mesh, Sharding};
 use serde_json::Value;
@@ -24,6 +26,10 @@ const PEERS: [(&str, &str); 6] = [
     ("torch_flat_greedy", "torch greedy, flattened meshes"),
     ("torch_flat_graph", "torch graph, flattened meshes"),
 ];
+
+/// The planner for fewest bytes, and what both planners of this library begin with, in the table.
+const OURS: &str = "**reshard**, bytes";
+const RESHARD: &str = "**reshard**";
 
 /// The results of one planner for the pairs of one mesh.
 #[derive(Default)]
@@ -89,7 +95,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 (_, _) => {}
             }
         }
-        for (title, plan) in [("**reshard**, bytes", &bytes), ("**reshard**, time", &time)] {
+        for (title, plan) in [(OURS, &bytes), ("**reshard**, time", &time)] {
             add(title, plan.received_bytes() as f64, plan.communicating_steps() as f64);
         }
     }
@@ -105,6 +111,27 @@ fn main() -> Result<(), Box<dyn Error>> {
             "| `{mesh}` | {partial} | {who} | {pairs} | {ratio:.3} | {worst:.2} | {steps:.2} | {invalid} |"
         )?;
     }
+    let mut results = Results::new(
+        "compare_planners",
+        "cargo run --release -p reshard-benches --bin compare_planners",
+        "other_planners.md",
+    )?;
+    for ((mesh, partial, who), peer) in &cells {
+        let ours = &cells[&(mesh.clone(), *partial, OURS.to_owned())];
+        if who.starts_with(RESHARD) {
+            continue;
+        }
+        let sums = if *partial { "with partial sums" } else { "no partial sums" };
+        results.add(&Measured {
+            what: format!("bytes of {} plans, relative to the bound, `{mesh}`, {sums}", ours.pairs),
+            ours: ours.bytes / ours.bound,
+            peer: Some((who.clone(), peer.bytes / peer.bound)),
+            unit: "",
+            ratio: None,
+            limit: None,
+        });
+    }
+    results.write()?;
     writeln!(out, "\n{unbounded} more pairs have no bound or need no redistribution.")?;
     Ok(())
 }

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Every rank's large buffer has 64 MiB. A turn is a barrier, then the call; its time is that of the slowest
-//! rank. The result is the median of the ratios of neighbouring turns; the order of the two alternates.
+//! rank. The result is the median of the ratios of neighbouring turns; the order of the two alternates. With
+//! `RESHARD_WRITE=1` rank 0 writes `benches/results/mpi_against_bare.jsonl`.
 
 use std::io::{Write, stdout};
 use std::process::ExitCode;
@@ -14,6 +15,7 @@ use std::time::Instant;
 
 use mpi::collective::SystemOperation;
 use mpi::traits::CommunicatorCollectives;
+use reshard_benches::results::{Limit, Measured, Results};
 use reshard_collectives::{Communicator, CompiledPlan};
 use reshard_kernels::DType;
 use reshard_mpi::Comm;
@@ -32,6 +34,8 @@ type Bare = fn(&mpi::topology::SimpleCommunicator, &[f32], &mut [f32]);
 
 struct Case {
     name: &'static str,
+    /// The name of the bare call.
+    call: &'static str,
     shape: Vec<usize>,
     from: &'static str,
     to: &'static str,
@@ -49,8 +53,9 @@ fn cases(ranks: usize) -> Vec<Case> {
     let whole = vec![LARGE / 1024, 1024];
     let blocks = vec![ranks, ranks, LARGE / ranks];
     let matrix = vec![LARGE / 4096 * ranks, 4096];
-    let case = |name, shape: &[usize], from, to, bare, promised| Case {
+    let case = |name, call, shape: &[usize], from, to, bare, promised| Case {
         name,
+        call,
         shape: shape.to_vec(),
         from,
         to,
@@ -58,11 +63,11 @@ fn cases(ranks: usize) -> Vec<Case> {
         promised,
     };
     vec![
-        case("all-gather", &whole, "S(0)", "R", gather, true),
-        case("reduce-scatter", &whole, "P", "S(0)", scatter, true),
-        case("all-to-all of blocks", &blocks, "S(0)", "S(1)", all_to_all, true),
-        case("all-to-all of rows to columns", &matrix, "S(0)", "S(1)", all_to_all, false),
-        case("all-reduce", &whole, "P", "R", all_reduce, false),
+        case("all-gather", "MPI_Allgather", &whole, "S(0)", "R", gather, true),
+        case("reduce-scatter", "MPI_Reduce_scatter_block", &whole, "P", "S(0)", scatter, true),
+        case("all-to-all of blocks", "MPI_Alltoall", &blocks, "S(0)", "S(1)", all_to_all, true),
+        case("all-to-all of rows to columns", "MPI_Alltoall", &matrix, "S(0)", "S(1)", all_to_all, false),
+        case("all-reduce", "MPI_Allreduce", &whole, "P", "R", all_reduce, false),
     ]
 }
 
@@ -98,6 +103,9 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         writeln!(stdout(), "| what | bare ms | ours ms | ratio | promised | reached |")?;
         writeln!(stdout(), "|---|---|---|---|---|---|")?;
     }
+    let mut results = Results::new("mpi_against_bare", "make mpi-bench", "engines.md")?;
+    let version = mpi::environment::library_version()?;
+    results.version("MPI", version.split(',').next().unwrap_or_default());
     let mut kept = true;
     for case in cases(ranks) {
         let mesh = Mesh::new([("tp", ranks)])?;
@@ -140,8 +148,19 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
                 (true, false) => "NO",
             };
             let name = format!("{} `{} -> {}` of {:?}", case.name, case.from, case.to, case.shape);
+            results.add(&Measured {
+                what: name.clone(),
+                ours,
+                peer: Some((case.call.to_owned(), bare)),
+                unit: "ms",
+                ratio: Some(ratio),
+                limit: case.promised.then_some(Limit::RatioAtMost(PROMISED)),
+            });
             writeln!(stdout(), "| {name} | {bare:.1} | {ours:.1} | {ratio:.2} | {promise} | {verdict} |")?;
         }
+    }
+    if rank == 0 {
+        results.write()?;
     }
     comm.finish()?;
     Ok(if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -1,11 +1,12 @@
 //! Cost of an exchange, compared with a bare barrier of the same ranks; prints a table.
 //!
 //! Each is repeated many times in a row by all ranks, in turns. The table has the median and the least turn:
-//! the least is the time on an idle machine.
+//! the least is the time on an idle machine. With `RESHARD_WRITE=1` it writes `benches/results/overhead.jsonl`.
 
 use std::io::{Write, stdout};
 use std::time::Instant;
 
+use reshard_benches::results::{Limit, Measured, Results};
 use reshard_collectives::threads::{ThreadCommunicator, World};
 use reshard_collectives::{Communicator, CompiledPlan, Error};
 use reshard_kernels::DType;
@@ -13,6 +14,11 @@ use reshard_planner::Planner;
 use reshard_sharding::{Mesh, Sharding};
 
 const TURNS: usize = 41;
+
+/// The maximum time of an exchange between two ranks, in microseconds.
+const MOST_US: f64 = 2.0;
+/// The maximum ratio to a barrier's time between eight ranks.
+const MOST_BARRIERS: f64 = 2.0;
 
 /// Repetitions of a turn.
 const TIMES: usize = 500;
@@ -47,6 +53,8 @@ fn median_and_least(mut values: Vec<f64>) -> (f64, f64) {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let command = "cargo run --release -p reshard-benches --bin overhead";
+    let mut results = Results::new("overhead", command, "engines.md")?;
     writeln!(
         stdout(),
         "| exchange of 64 elements per rank | ranks | barrier, us: median, least | exchange | median ratio of a turn |"
@@ -69,6 +77,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let ratio =
                 median_and_least(turns.iter().map(|(barrier, exchange)| exchange / barrier).collect()).0;
             let (barrier, exchange) = (median_and_least(barrier), median_and_least(exchange));
+            results.add(&Measured {
+                what: format!("{name} of 64 elements per rank, {ranks} ranks as threads"),
+                ours: exchange.0,
+                peer: Some(("a bare barrier".to_owned(), barrier.0)),
+                unit: "us",
+                ratio: Some(ratio),
+                limit: match ranks {
+                    2 => Some(Limit::OursAtMost(MOST_US)),
+                    8 => Some(Limit::RatioAtMost(MOST_BARRIERS)),
+                    _ => None,
+                },
+            });
             writeln!(
                 stdout(),
                 "| {name} | {ranks} | {:.2}, {:.2} | {:.2}, {:.2} | {ratio:.2} |",
@@ -79,5 +99,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             )?;
         }
     }
+    results.write()?;
     Ok(())
 }
