@@ -1,16 +1,18 @@
 """Tiny models of transformers and diffusers as programs: checked with gradient, and run on four ranks of this process.
 
     pip install transformers==5.24.0 diffusers==0.42.1
-    python real_models.py [--json FILE] [NAME ..]
+    python real_models.py [NAME ..]
 
 Each model has two layers of width 64 and random weights, and its forward returns the loss. The batch is sharded over
 dp, and dim 0 of each weight over tp. Prints a table: statements, constants, the seconds of `check` and of the ranks, and
 the largest error of a gradient, relative to the largest element of PyTorch's. An element below 1e-6 of the largest of
-all gradients is rounding, and its error is relative to that.
+all gradients is rounding, and its error is relative to that. With RESHARD_WRITE=1 it writes
+benches/results/real_models.jsonl.
 """
 
 import argparse
-import json
+import pathlib
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,6 +21,10 @@ import diffusers
 import numpy as np
 import torch
 import transformers
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+from results import header, write
 
 from reshard import ReshardError
 from reshard.torch import check
@@ -214,22 +220,21 @@ def measured(name: str) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Checks and runs tiny models of transformers and diffusers.")
-    parser.add_argument("--json", metavar="FILE", help="write one JSON object per model")
     parser.add_argument("names", nargs="*", metavar="NAME", help="models to run (default: all)")
     given = parser.parse_args(arguments)
     transformers.logging.set_verbosity_error()
-    lines: list[str] = []
+    versions = {"PyTorch": torch.__version__, "transformers": transformers.__version__, "diffusers": diffusers.__version__}
+    run = header("real_models", "python/benches/real_models.py", "models.md", **versions)
+    lines: list[dict[str, Any]] = []
     print("model statements constants gradients check_s ranks_s worst_gradient_error")
     for name in given.names or MODELS:
         row = measured(name)
-        lines.append(json.dumps(row))
-        if given.json:
-            with open(given.json, "w", encoding="utf-8") as file:
-                file.write("\n".join(lines) + "\n")
+        lines.append({"what": f"check of `{name}` with gradient", "ours": row.get("check_s"), "unit": "s", "details": row})
         if "rejected" in row:
             print(f"{name} rejected: {row['rejected']}", flush=True)
         else:
             print(name, *(row[key] for key in ("statements", "constants", "gradients", "check_s", "ranks_s")), f"{row['worst_gradient_error']:.1e}", flush=True)
+    write(run, lines)
 
 
 if __name__ == "__main__":

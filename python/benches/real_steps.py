@@ -1,12 +1,13 @@
 """Real steps by PyTorch's collectives and under `planned()`, in turns in one run: calls, bytes and times.
 
-    python real_steps.py [--ranks 4] [--best] [--rounds 7] [--json FILE] [STEP ..]
+    python real_steps.py [--ranks 4] [--best] [--rounds 7] [STEP ..]
     scripts/shaped_nodes.sh up 2 200; python real_steps.py --nodes 2 ..; scripts/shaped_nodes.sh down
 
 The steps of steps.py run over gloo on a mesh of 2 by half the ranks. With `--nodes` the first axis is between network
 namespaces with limited links; otherwise all ranks are on the loopback device. Two equal models take turns, one by
 PyTorch and one under `planned()`, and their results are compared. A time is that between two barriers. Prints per step:
-calls and received bytes of the busiest rank, bytes that node 0 sends, medians of both times, and their ratio.
+calls and received bytes of the busiest rank, bytes that node 0 sends, medians of both times, and their ratio. With
+RESHARD_WRITE=1 it adds a run to benches/results/real_steps.jsonl.
 
 `--best` is PyTorch with more than its defaults on CPUs: the device mesh has a flattened axis, on which DTensor merges
 collectives, and dims change by gloo's all-to-all, where DTensor gathers and slices on CPUs.
@@ -15,7 +16,6 @@ collectives, and dims change by gloo's all-to-all, where DTensor gathers and sli
 import argparse
 import contextlib
 import functools
-import json
 import logging
 import os
 import pathlib
@@ -36,6 +36,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
+from results import header, write
 from steps import STEPS
 
 from reshard.torch import audit, planned
@@ -93,9 +94,18 @@ def measured(name: str, mesh: DeviceMesh, rounds: int, device: str) -> dict[str,
             f"{of}_sent": int(statistics.median(bytes_sent[turn][1:])), f"{of}_first_s": round(times[turn][0], 4),
             f"{of}_s": round(statistics.median(times[turn][1:]), 4), f"{of}_times": [round(one, 4) for one in times[turn][1:]],
         }  # fmt: skip
-    row["ratio"] = round(row["pytorch_s"] / row["planned_s"], 3)
     row["by_pytorch"] = plans.report().fallbacks
     return row
+
+
+def line(row: dict[str, Any], best: bool, nodes: int) -> dict[str, Any]:
+    """Returns the raw result of a measured step."""
+    mesh = "x".join(map(str, row["mesh"]))
+    return {
+        "what": f"step `{row['step']}` on {mesh}" + (f", {nodes} nodes" if nodes else ""), "ours": row["planned_s"], "peer": row["pytorch_s"],
+        "peer_name": "PyTorch, `--best`" if best else "PyTorch", "unit": "s", "load": round(os.getloadavg()[0], 1),
+        "details": {key: value for key, value in row.items() if key not in ("planned_s", "pytorch_s")} | {"best": best, "nodes": nodes},
+    }  # fmt: skip
 
 
 def rank_of(given: argparse.Namespace) -> None:
@@ -110,16 +120,18 @@ def rank_of(given: argparse.Namespace) -> None:
         mesh._flatten("flat")
     native = mock.patch("torch.distributed.tensor.placement_types.shard_dim_alltoall", by_all_to_all)
     with native if given.best else contextlib.nullcontext():
+        run = header("real_steps", "python/benches/real_steps.py", "steps.md", PyTorch=torch.__version__)
+        lines = []
         for name in given.steps or STEPS:
             row = measured(name, mesh, given.rounds, os.environ["GLOO_SOCKET_IFNAME"])
-            row |= {"best": given.best, "nodes": given.nodes, "load": round(os.getloadavg()[0], 1)}
             if dist.get_rank() == 0:
+                lines.append(line(row, given.best, given.nodes))
+                row |= {"ratio": round(row["pytorch_s"] / row["planned_s"], 3), "load": lines[-1]["load"]}
                 columns = ("pytorch_calls", "planned_calls", "pytorch_received", "planned_received", "pytorch_sent", "planned_sent")
                 seconds = ("pytorch_first_s", "planned_first_s", "pytorch_s", "planned_s", "ratio", "worst_difference", "load")
                 print(name, *(row[column] for column in columns + seconds), flush=True)
-                if given.json:
-                    with open(given.json, "a", encoding="utf-8") as file:
-                        file.write(json.dumps(row) + "\n")
+        if dist.get_rank() == 0:
+            write(run, lines, also=True)
     dist.destroy_process_group()
 
 
@@ -145,7 +157,6 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=0, help="nodes of scripts/shaped_nodes.sh (default: none)")
     parser.add_argument("--rounds", type=int, default=7, help="turns of each (default: 7)")
     parser.add_argument("--best", action="store_true", help="a flattened axis and gloo's all-to-all for PyTorch")
-    parser.add_argument("--json", metavar="FILE", help="append one JSON object per step")
     parser.add_argument("steps", nargs="*", metavar="STEP", help=f"default: all of {', '.join(STEPS)}")
     given = parser.parse_args()
     if "RANK" in os.environ:

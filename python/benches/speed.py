@@ -1,11 +1,19 @@
 """The duration of calls that frameworks make often, from Python: the minimum of many rounds, in microseconds.
 
     python python/benches/speed.py
+
+With RESHARD_WRITE=1 it writes benches/results/speed.jsonl.
 """
 
+import pathlib
+import platform
 import subprocess
 import sys
 import timeit
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+from results import header, measured, write
 
 import reshard
 
@@ -26,26 +34,34 @@ def import_ms() -> float:
 
 def main() -> None:
     """Prints a line for each bench."""
-    print(f"{'import reshard':45} {import_ms():8.2f} ms")
+    lines = []
+
+    def row(what: str, value: float, most: float | None, unit: str = "us") -> None:
+        print(f"{what:60} {value:8.2f} {unit}")
+        lines.append(measured(what, value, unit, **({} if most is None else {"limit": f"ours <= {most:g}"})))
+
+    run = header("speed", "python python/benches/speed.py", "frameworks.md", Python=platform.python_version())
+    row("`import reshard`", import_ms(), 10, "ms")
     mesh = reshard.Mesh("dp=2,tp=4")
     from_ = reshard.Sharding(mesh, (64, 32), "S(0),R")
     to = reshard.Sharding(mesh, (64, 32), "R,S(1)")
     planner = reshard.Planner()
-    print(f"{'plan, asked for before':45} {least_us(lambda: planner.plan(from_, to, 'f32')):8.2f} us")
+    row("Python: a cached plan", least_us(lambda: planner.plan(from_, to, "f32")), 5)
     never = iter([[reshard.Sharding(mesh, (64 * i, 32), text) for text in ("S(0),R", "R,S(1)")] for i in range(1, 15_001)])
-    print(f"{'plan, closed form, never asked for':45} {least_us(lambda: planner.plan(*next(never), 'f32'), 1_000):8.2f} us")
-    print(f"{'Sharding(...)':45} {least_us(lambda: reshard.Sharding(mesh, (64, 32), 'S(0),R')):8.2f} us")
+    row("Python: a plan in closed form, uncached", least_us(lambda: planner.plan(*next(never), "f32"), 1_000), 5)
+    row("Python: `Sharding(..)` on an existing mesh", least_us(lambda: reshard.Sharding(mesh, (64, 32), "S(0),R")), None)
     layout = reshard.Layout("((4,2),8):((1,16),2)")
-    print(f"{'L(i)':45} {least_us(lambda: layout(5)):8.2f} us")
+    row("Python: `layout(i)`", least_us(lambda: layout(5)), None)
     plan = planner.plan(from_, to, "f32")
-    print(f"{'calls of one rank, 8 ranks':45} {least_us(lambda: plan.calls(3), 500):8.2f} us")
+    row("Python: `plan.calls(rank)`, 8 ranks", least_us(lambda: plan.calls(3), 500), 15)
     mesh = reshard.Mesh("dp=8,tp=64")
     plan = planner.plan(reshard.Sharding(mesh, (4096, 4096), "S(0),R"), reshard.Sharding(mesh, (4096, 4096), "R,S(1)"), "bf16")
-    print(f"{'calls of one rank, 512 ranks':45} {least_us(lambda: plan.calls(3), 200):8.2f} us")
+    row("Python: `plan.calls(rank)`, 512 ranks", least_us(lambda: plan.calls(3), 200), 40)
     plan = planner.plan(reshard.Sharding(mesh, (4096, 4096), "S(0),S(0)"), reshard.Sharding(mesh, (4096, 4096), "S(1),S(1)"), "bf16")
     offers = reshard.FrameworkGroups({"all": list(range(512))})
-    print(f"{'calls of one rank, all-to-all of all 512':45} {least_us(lambda: plan.calls(3, offers), 200):8.2f} us")
-    print(f"{'the same as messages, where no group is there':45} {least_us(lambda: plan.calls(3), 200):8.2f} us")
+    row("Python: `plan.calls(rank, offers)`, one all-to-all of 512 ranks", least_us(lambda: plan.calls(3, offers), 200), 40)
+    row("Python: the same as 1,023 messages", least_us(lambda: plan.calls(3), 200), None)
+    write(run, lines)
 
 
 if __name__ == "__main__":

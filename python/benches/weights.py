@@ -3,10 +3,11 @@
     python weights.py [LAYERS HIDDEN ROUNDS]
 
 Prints the bytes on the loopback device, relative to the bytes that the ranks of the server lack, and the time of a
-round: the median over rounds of the slowest rank.
+round: the median over rounds of the slowest rank. With RESHARD_WRITE=1 it adds a run to benches/results/weights.jsonl.
 """
 
 import os
+import pathlib
 import statistics
 import sys
 import time
@@ -15,6 +16,10 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch.distributed.tensor import DeviceMesh, DTensor, Shard, distribute_tensor
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+import results
 
 from reshard.torch import WeightSync
 
@@ -95,11 +100,21 @@ def world(rank: int, layers: int, hidden: int, rounds: int) -> None:
 
     sync()
     gathered()
+    header = results.header("weights", "python/benches/weights.py", "transfers.md", PyTorch=torch.__version__)
+    found = []
     for name, run in (("WeightSync", sync), ("gather and broadcast", gathered)):
         seconds, sent = measured(rank, run, rounds)
+        found.append((name, seconds, sent))
         if rank == 0:
             print(f"{name}: {seconds * 1000:.1f} ms, {sent} bytes, {sent / lacking:.3f} of {lacking} lacking")
     if rank == 0:
+        (_, seconds, sent), (peer, peer_seconds, peer_sent) = found
+        what = f"weights of {layers} layers of width {hidden} from 4 ranks to 4 others"
+        lines = [
+            results.measured(f"{what}, time", seconds * 1e3, "ms", (peer, peer_seconds * 1e3)),
+            results.measured(f"{what}, bytes relative to the lacking ones", sent / lacking, "", (peer, peer_sent / lacking)),
+        ]
+        results.write(header, lines, also=True)
         print(f"planned in {planned * 1000:.1f} ms, {len(sync.plan().to_bytes())} bytes of rank 0's part")
     dist.destroy_process_group()
 
