@@ -2,7 +2,7 @@
 # Compares the time of PyTorch and `reshard run` for the same work: a distributed checkpoint of 604 MB in 9 tensors, of 8
 # ranks on dp=2,tp=4 as S(0),S(1), becomes one of 6 on cp=3,tp=2. PyTorch loads and saves with six processes, in one of the
 # job's worlds, and is timed between barriers, without its start; `reshard run` is timed whole, and so are `cp` and `sync`.
-# Medians, in turns, from the page cache; ratios over PyTorch.
+# Medians, in turns, from the page cache; ratios over PyTorch. With RESHARD_WRITE=1 it writes benches/results/dcp_speed.jsonl.
 #
 #   scripts/check_dcp_speed.sh [TRIES] [FOLDER]      default: 7, and a new one in TMPDIR
 #
@@ -26,6 +26,8 @@ trap 'rm -rf "$work"' EXIT
 
 "$python" - "$program" "$work" "$tries" <<'PYTHON'
 import os, shutil, statistics, subprocess, sys, time, traceback, warnings
+sys.path.insert(0, "python/benches")
+import results
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
@@ -98,13 +100,19 @@ def rank_of_six(rank):
             shutil.rmtree(path("saved"))
         dist.barrier()
     if rank == 0:
+        lines = []
         base = statistics.median(one["PyTorch load and save"] for one in times)
         for way in times[0]:
             middle = statistics.median(one[way] for one in times)
             print(f"{way:22} {middle:6.2f} s  {middle / base:5.2f}", flush=True)
+            if way.startswith("run"):
+                what = f"604 MB of a distributed checkpoint, 8 ranks to 6, `{way}`"
+                lines.append(results.measured(what, middle, "s", ("PyTorch's load and save", base)))
+        results.write(began, lines)
 
 
 os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(20000 + os.getpid() % 20000))
+began = results.header("dcp_speed", "scripts/check_dcp_speed.sh", "files.md", PyTorch=torch.__version__)
 children = []
 for rank in range(6):
     if (child := os.fork()) == 0:

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Measures `reshard run` from files to files, 604 MB in 9 tensors, as a multiple of `cp` and `sync` of the same bytes: one
-# whole file to 8 ranks, those to 6, those to one whole file. Everything is in the page cache; medians, in turns.
+# whole file to 8 ranks, those to 6, those to one whole file. Everything is in the page cache; medians, in turns. With
+# RESHARD_WRITE=1 it writes benches/results/files_speed.jsonl.
 #
 #   scripts/check_files_speed.sh [TRIES] [FOLDER]      default: 7, and a new one in TMPDIR
 set -euo pipefail
@@ -13,7 +14,10 @@ trap 'rm -rf "$work"' EXIT
 
 python3 - "$program" "$work" "$tries" <<'PYTHON'
 import json, os, shutil, statistics, struct, subprocess, sys, time
+sys.path.insert(0, "python/benches")
+from results import header, measured, write
 program, work, tries = sys.argv[1], sys.argv[2], int(sys.argv[3])
+began, lines = header("files_speed", "scripts/check_files_speed.sh", "files.md"), []
 path = lambda name: os.path.join(work, name)
 
 names, size = [f"layer.{i}.weight" for i in range(9)], 4096 * 4096 * 4
@@ -56,5 +60,9 @@ for said, source, flags in [
             times[way].append(timed(*commands))
             removed("out")
     base = statistics.median(times["cp and sync"])
+    for way in list(ways)[1:]:
+        what = f"`reshard run{'' if way == 'run' else ' ' + way}` of 604 MB, {said}"
+        lines.append(measured(what, statistics.median(times[way]), "s", ("`cp` and `sync`", base)))
     print(f"{said:10}", "  ".join(f"{way} {statistics.median(t):.2f} s ({statistics.median(t) / base:.2f})" for way, t in times.items()), flush=True)
+write(began, lines)
 PYTHON
