@@ -1,5 +1,5 @@
 # What CI runs, one target a stage, and the longer runs that it does not.
-.PHONY: all help ci release-check candle-check dcp python torch torch-sweep torch-versions torch-upstream fmt one-algebra plain-words dependencies clippy doc package test recipes candle kept exhaustive unsafe-list minilm bench bench-check fuzz attack slow instructions cuda gpu gpu-build pictures mpi mpi-bench large-mpi soak large jax kills large-files remote c
+.PHONY: all help ci release-check candle-check dcp python torch torch-sweep torch-versions torch-upstream fmt one-algebra figures plain-words dependencies clippy doc package test recipes candle kept exhaustive unsafe-list minilm bench bench-check fuzz attack slow instructions cuda gpu gpu-build pictures mpi mpi-bench large-mpi soak large jax kills large-files remote c
 
 all: fmt unsafe-list one-algebra plain-words clippy doc test
 
@@ -22,7 +22,8 @@ help:
 	@echo "make kept         200,000 plans and 100,000 shardings against the hashes kept of them (RESHARD_EXHAUSTIVE=0..7 an eighth)"
 	@echo "make dependencies licences and duplicates of all dependencies, and known vulnerabilities where their data can be had"
 	@echo "make bench        all benchmarks; the tables are in docs/reference/benchmarks"
-	@echo "make bench-check  fails where a promised ratio is missed"
+	@echo "make bench-check  fails where a promised ratio is missed (RESHARD_WRITE=1: writes benches/results)"
+	@echo "make figures      the table of docs/reference/benchmarks from benches/results"
 	@echo "make cuda         the CUDA kernels compiled for sm_90 and checked, without a GPU (fetches 90 MB once)"
 	@echo "make mpi          the MPI engine: contract, faults, reshard run under mpirun (needs MPI and libclang)"
 	@echo "make mpi-bench    the MPI engine against the bare MPI calls, 64 MiB over 4 ranks"
@@ -50,6 +51,9 @@ unsafe-list:
 
 one-algebra:
 	scripts/check_one_algebra.sh
+
+figures:
+	scripts/figures.py
 
 plain-words:
 	scripts/plain_words.py
