@@ -17,7 +17,7 @@ Fields of a measurement, of which `what`, `ours` and `unit` are required:
     ours, peer  the values of this library and of the peer in the same run; `ours` is null where only `ratio` is known
     peer_name   the peer
     unit        of both values: a time, instructions, GB/s, or "" for a number
-    ratio       of ours to the peer's, if it is not that of the two values, such as a median of the ratios of turns
+    ratio       of the first to the second, if not of these two values, such as a median of ratios
     limit       the promise: "ratio >= 0.5", "ratio <= 1.2", "ours <= 5"
     load        if it is not that of the header
     details     all else; never in the table
@@ -27,11 +27,13 @@ last one, and of several peers the one against which this library does worst.
 """
 
 import argparse
+import collections
 import datetime
 import json
 import pathlib
 import re
 import sys
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS, PAGE = ROOT / "benches/results", ROOT / "docs/reference/benchmarks/README.md"
@@ -152,6 +154,12 @@ def described(run: dict) -> str:
     return f"| {run['program']} | {page} | {run['date']} | {run['machine']}{cores} | {load_of(run)} | {versions} | `{run['command']}` | {raw} |"
 
 
+def by_run(rows: list[Row]) -> str:
+    """Returns the number of rows of each run, in parentheses."""
+    counts = collections.Counter(row.run["program"] for row in rows)
+    return f" ({', '.join(f'{run} {count}' for run, count in counts.items())})" if counts else ""
+
+
 def rendered() -> str:
     """Returns the text between the markers."""
     table: list[Row] = []
@@ -165,8 +173,12 @@ def rendered() -> str:
     missed = [row for row in promised if not row.reached]
     compared = [row for row in table if row.ratio is not None]
     worse = [row for row in compared if row.loss() > 1]
+    counts = [
+        f"{len(promised)} lines have a limit, of which {len(missed)} are missed{by_run(missed)}.",
+        f"{len(compared)} lines have a peer, which is better in {len(worse)}{by_run(worse)}.",
+    ]
     lines = [
-        f"{len(promised)} lines have a limit, of which {len(missed)} are missed. {len(compared)} lines have a peer, which is better in {len(worse)}.",
+        textwrap.fill(" ".join(counts), 118),
         "",
         "| what | ours | best peer in the same run | ours / peer | limit | run |",
         "|---|---|---|---|---|---|",

@@ -42,7 +42,7 @@ pub struct Measured {
     pub peer: Option<(String, f64)>,
     /// The unit of both values: `us`, `GB/s`.
     pub unit: &'static str,
-    /// The ratio of ours to the peer's, if it is not that of the two values, such as a median of ratios.
+    /// The ratio of the first to the second, if not of these two values, such as a median of ratios.
     pub ratio: Option<f64>,
     /// The value to reach.
     pub limit: Option<Limit>,

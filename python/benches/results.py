@@ -32,12 +32,12 @@ def header(program: str, command: str, page: str, **versions: str) -> dict[str, 
     }  # fmt: skip
 
 
-def measured(what: str, ours: float | None, unit: str, peer: tuple[str, float] | None = None, **more: Any) -> dict[str, Any]:
-    """Returns the line of one measurement; `more` are its other fields, such as `limit`."""
+def measured(what: str, ours: float | None, unit: str, peer: tuple[str, float] | None = None, limit: str | None = None) -> dict[str, Any]:
+    """Returns the line of one measurement."""
     line: dict[str, Any] = {"what": what, "ours": ours if ours is None else float(f"{ours:.4g}"), "unit": unit}
     if peer is not None:
         line |= {"peer": float(f"{peer[1]:.4g}"), "peer_name": peer[0]}
-    return line | more
+    return line if limit is None else line | {"limit": limit}
 
 
 def write(run: dict[str, Any], lines: Iterable[dict[str, Any]], also: bool = False) -> None:
