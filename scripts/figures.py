@@ -96,7 +96,7 @@ class Row:
             limit = f"{'≤' if sign == '<=' else '≥'} {self.value(float(most)) if name == 'ours' else most}"
             limit += "" if self.reached else ", **missed**"
         peer = f"{self.peer_name}: {self.value(self.peer)}".removesuffix(": ") if self.peer_name else ""
-        ratio = "" if self.ratio is None else f"{self.ratio:.2f}" if self.ratio >= 0.1 else number(self.ratio)
+        ratio = "" if self.ratio is None else number(self.ratio)
         return f"| {self.what} | {self.value(self.ours)} | {peer} | {ratio} | {limit} | {self.run['program']} |"
 
 

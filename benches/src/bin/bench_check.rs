@@ -47,14 +47,14 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         let ratios = redistribution::measure(&mut world, &plan, TURNS)?;
         kept &= row(
             &mut results,
-            &format!("`{from} -> {to}`, 8 ranks"),
+            &format!("`{from} -> {to}` of 64 MiB, 8 ranks as threads"),
             &ratios,
             Some(redistribution::PROMISED_RATIO),
         )?;
     }
     for (name, shape, order, item) in copies::PERMUTATIONS {
         let ratios = copies::measure(&copies::permutation(shape, order, item)?, TURNS / 2)?;
-        row(&mut results, &format!("{name}, 1 thread"), &ratios, None)?;
+        row(&mut results, &format!("permutation {name}, 1 thread"), &ratios, None)?;
     }
     results.write()?;
     Ok(if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })

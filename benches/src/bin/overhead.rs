@@ -68,11 +68,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let parse = |text: &str| Sharding::parse(&mesh, &[8, ranks * 8], text);
             let plan = Planner::new().plan(&parse(from)?, &parse(to)?, DType::F32)?;
             let mut world = World::new(ranks)?;
-            let results = world.run(|comm| {
+            let of_ranks = world.run(|comm| {
                 let compiled = CompiledPlan::new(&plan, comm.rank())?;
                 measure(comm, &compiled)
             });
-            let turns = results.into_iter().next().ok_or("no ranks")??;
+            let turns = of_ranks.into_iter().next().ok_or("no ranks")??;
             let (barrier, exchange): (Vec<f64>, Vec<f64>) = turns.iter().copied().unzip();
             let ratio =
                 median_and_least(turns.iter().map(|(barrier, exchange)| exchange / barrier).collect()).0;
