@@ -12,8 +12,10 @@ use std::collections::BTreeMap;
 use smallvec::SmallVec;
 
 use crate::Error;
+use crate::model::Model;
 use crate::model::load::{LevelTraffic, Span, StepTraffic, Traffic, Volume};
 use crate::model::network::Network;
+use crate::model::totals::Cost;
 use crate::op::StepOp;
 use crate::plan::Plan;
 use crate::step::{Action, Step};
@@ -68,12 +70,10 @@ struct Borne<'a> {
 
 impl<'a> Borne<'a> {
     fn of(plan: &'a Plan, step: &'a Step, rank: usize) -> Result<Borne<'a>, Error> {
-        let (op, step) = priced_as(step);
+        let priced = Priced::of(step);
         let item = plan.element_bytes() as u64;
-        let numel = [&step.before, &step.after].map(|s| s.max_local_numel() as u64);
-        let size: usize = step.axes.iter().map(|sub| sub.size).product();
-        let mut volume = Volume::new(op, numel, size.max(1) as u64, item);
-        volume.peak = step.peak_bytes;
+        let volume = priced.volume(item);
+        let Priced { op, step, .. } = priced;
         let mut exchanged = [BTreeMap::new(), BTreeMap::new()];
         if op == StepOp::Exchange {
             for phase in step.phases(rank)? {
@@ -106,10 +106,7 @@ impl<'a> Borne<'a> {
         match self.op {
             StepOp::Slice | StepOp::ZeroFill => Ok(0.0),
             StepOp::AllGather | StepOp::ReduceScatter | StepOp::AllReduce => {
-                let mesh = self.step.before.mesh();
-                let (network, modes) = (Network::new(model, mesh), mesh.modes(&self.step.axes));
-                let sizes = network.domain_sizes(&modes)?;
-                Ok(network.cost_of_collective(self.op, &self.volume, &sizes, &modes).us)
+                Ok(collective(model, self.op, &self.volume, self.step)?.us)
             }
             StepOp::AllToAll | StepOp::Exchange => {
                 let of_direction = |peers: &BTreeMap<usize, u64>| {
@@ -129,24 +126,76 @@ impl<'a> Borne<'a> {
     }
 }
 
-/// Returns the op by which a step is priced, and the step that has its sizes.
+/// Returns the cost of a collective with the group of a step.
+fn collective(model: &Model, op: StepOp, volume: &Volume, step: &Step) -> Result<Cost, Error> {
+    let mesh = step.before.mesh();
+    let (network, modes) = (Network::new(model, mesh), mesh.modes(&step.axes));
+    let sizes = network.domain_sizes(&modes)?;
+    Ok(network.cost_of_collective(op, volume, &sizes, &modes))
+}
+
+/// Returns the cost of the transpose of a gather or a scatter; `None` of any other step.
 ///
-/// A transposed collective is priced as the original. A step that is counted message by message is an
-/// exchange.
-fn priced_as(step: &Step) -> (StepOp, &Step) {
-    match &*step.action {
-        Action::Slice(_) => (StepOp::Slice, step),
-        Action::ZeroFill(_) => (StepOp::ZeroFill, step),
-        Action::AllGather(_) => (StepOp::AllGather, step),
-        Action::ReduceScatter(..) => (StepOp::ReduceScatter, step),
-        Action::AllReduce(_) => (StepOp::AllReduce, step),
-        Action::AllToAll(_) | Action::Exchange(_) | Action::OrderedReduce(..) => (StepOp::Exchange, step),
-        Action::Transposed(turned) => match priced_as(&turned.of) {
-            (op @ (StepOp::AllGather | StepOp::ReduceScatter), of) => (op, of),
-            (
-                StepOp::Slice | StepOp::ZeroFill | StepOp::AllReduce | StepOp::AllToAll | StepOp::Exchange,
-                _,
-            ) => (StepOp::Exchange, step),
-        },
+/// The formula of the levels has one cost for both directions, and measured collectives have two.
+pub(crate) fn cost_of_transposed(model: &Model, step: &Step, item: u64) -> Result<Option<Cost>, Error> {
+    let op = match &*step.action {
+        Action::AllGather(_) => StepOp::ReduceScatter,
+        Action::ReduceScatter(..) => StepOp::AllGather,
+        Action::Slice(_)
+        | Action::ZeroFill(_)
+        | Action::AllToAll(_)
+        | Action::Exchange(_)
+        | Action::OrderedReduce(..)
+        | Action::AllReduce(_)
+        | Action::Transposed(_) => return Ok(None),
+    };
+    collective(model, op, &Priced::of(step).volume(item), step).map(Some)
+}
+
+/// How a step is priced.
+struct Priced<'a> {
+    /// The op that the model prices.
+    op: StepOp,
+    /// The op by which the bytes of the step are counted.
+    sized: StepOp,
+    /// The step that has the sizes.
+    step: &'a Step,
+}
+
+impl<'a> Priced<'a> {
+    /// A transposed gather or scatter is the other of both, with the bytes of the original. A step that is counted
+    /// message by message is an exchange.
+    fn of(step: &'a Step) -> Priced<'a> {
+        let as_it_is = |op| Priced { op, sized: op, step };
+        match &*step.action {
+            Action::Slice(_) => as_it_is(StepOp::Slice),
+            Action::ZeroFill(_) => as_it_is(StepOp::ZeroFill),
+            Action::AllGather(_) => as_it_is(StepOp::AllGather),
+            Action::ReduceScatter(..) => as_it_is(StepOp::ReduceScatter),
+            Action::AllReduce(_) => as_it_is(StepOp::AllReduce),
+            Action::AllToAll(_) | Action::Exchange(_) | Action::OrderedReduce(..) => {
+                as_it_is(StepOp::Exchange)
+            }
+            Action::Transposed(turned) => {
+                let of = Priced::of(&turned.of);
+                match of.op {
+                    StepOp::AllGather => Priced { op: StepOp::ReduceScatter, ..of },
+                    StepOp::ReduceScatter => Priced { op: StepOp::AllGather, ..of },
+                    StepOp::Slice
+                    | StepOp::ZeroFill
+                    | StepOp::AllReduce
+                    | StepOp::AllToAll
+                    | StepOp::Exchange => as_it_is(StepOp::Exchange),
+                }
+            }
+        }
+    }
+
+    /// Returns the bytes of the step; those of an exchange are in its messages.
+    fn volume(&self, item: u64) -> Volume {
+        let numel = [&self.step.before, &self.step.after].map(|s| s.max_local_numel() as u64);
+        let size: usize = self.step.axes.iter().map(|sub| sub.size).product();
+        let volume = Volume::new(self.sized, numel, size.max(1) as u64, item);
+        Volume { peak: self.step.peak_bytes, ..volume }
     }
 }

@@ -19,9 +19,9 @@
 //! exchange        exchange that adds partial values
 //! ```
 //!
-//! Every step keeps its cost. Gathering and scattering the same blocks costs the same in the model, and an
-//! exchange costs what its worst rank bears in either direction. It is counted by its messages, which is exact
-//! also where digits do not nest with the domains of the network.
+//! On a network of levels every step keeps its cost: gathering and scattering the same blocks cost the same, and
+//! an exchange costs what its worst rank bears in either direction. It is counted by its messages, which is exact
+//! also where digits do not nest with the domains of the network. Measured curves price the collective that runs.
 
 use std::sync::Arc;
 
@@ -29,6 +29,7 @@ use smallvec::SmallVec;
 
 use crate::Error;
 use crate::assemble::assemble_unbounded;
+use crate::fused_cost::cost_of_transposed;
 use crate::message::Message;
 use crate::model::exchange::Messages;
 use crate::plan::Plan;
@@ -164,16 +165,6 @@ fn transposed_step(
         }
     }
     let (counted, sent_bytes) = counted.cost(q.item, &step.group, step.peak_bytes);
-    let is_collective = match &*step.action {
-        Action::AllGather(_) | Action::ReduceScatter(..) => true,
-        Action::Slice(_)
-        | Action::ZeroFill(_)
-        | Action::AllToAll(_)
-        | Action::Exchange(_)
-        | Action::OrderedReduce(..)
-        | Action::AllReduce(_)
-        | Action::Transposed(_) => false,
-    };
     let mesh = before.mesh();
     let axes = if mesh == after.mesh() {
         step.axes.clone()
@@ -196,7 +187,7 @@ fn transposed_step(
         received_bytes: counted.received,
         sent_bytes,
         peak_bytes: step.peak_bytes,
-        cost_us: if is_collective { step.cost_us } else { counted.us },
+        cost_us: cost_of_transposed(q.network.model, step, q.item)?.unwrap_or(counted).us,
         action: Arc::new(Action::Transposed(Box::new(Transposed {
             of: step.clone(),
             adds: seen.adds,

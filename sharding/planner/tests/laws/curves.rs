@@ -265,3 +265,41 @@ fn a_stored_plan_has_the_whole_profile() {
         assert_eq!((read.to_string(), read.options()), (plan.to_string(), plan.options()));
     }
 }
+
+#[test]
+fn a_transposed_collective_has_the_price_of_the_one_that_runs() {
+    let (mut random, mut differ) = (Random(62), 0);
+    for _ in 0..50 {
+        let topology = Topology::try_from(drawn(&mut random)).unwrap();
+        let planner = Planner::new().topology(topology.clone());
+        let ranks = [2, 3, 4, 8][random.below(4)];
+        let mesh: Mesh = format!("x={ranks}").parse().unwrap();
+        let rows = ranks * (1 + random.below(1 << 14));
+        let of = |text: &str| Sharding::parse(&mesh, &[rows, 3], text).unwrap();
+        for [(op, from, to), (turned, ..)] in [[SINGLE[0], SINGLE[1]], [SINGLE[1], SINGLE[0]]] {
+            let plan = planner.plan(&of(from), &of(to), DType::F32).unwrap();
+            // An exchange may take less time.
+            if plan.steps().len() != 1 || plan.steps()[0].op() != op || plan.steps()[0].is_transposed() {
+                continue;
+            }
+            let back = plan.transposed().unwrap();
+            assert_eq!(back.steps()[0].op(), turned);
+            let inner = topology.levels()[0].ranks.unwrap_or(ranks).min(ranks);
+            if !ranks.is_multiple_of(inner) {
+                continue;
+            }
+            let spread =
+                [inner, ranks / inner].into_iter().take(1 + usize::from(ranks > inner)).collect::<Vec<_>>();
+            let us = topology.collective_us(turned, &spread, rows as u64 * 12).unwrap();
+            assert!(
+                (back.cost_us() - us).abs() < 1e-5,
+                "{} and {us} us on {topology}:\n{back}",
+                back.cost_us()
+            );
+            let alone = Plan::fused_cost_us(&[(&back, 0)], 0).unwrap();
+            assert!((alone - us).abs() < 1e-5, "{alone} and {us} us on {topology}:\n{back}");
+            differ += usize::from((back.cost_us() - plan.cost_us()).abs() > 0.1);
+        }
+    }
+    assert!(differ > 20, "{differ}");
+}
