@@ -1,0 +1,387 @@
+"""Plans judged by the clock: redistributions over limited links, by our plans and by those of others, in turns.
+
+    python python/benches/plan_bench.py [--layouts 2x1 2x2 4x2] [--mbit 200] [--rounds 3] [--json FILE] [--report]
+
+Needs root, and what scripts/shaped_nodes.sh needs: each node is a network namespace whose link sends and receives at a
+limited rate. Per layout, one job of gloo ranks first measures the plain collectives, makes a profile of them, and plans
+all pairs of plan_pairs.py under it. Then the plans of a pair run in turns by the same engine, PyTorch's own
+`DTensor.redistribute` beside them, and every result is compared with the expected shard. A time runs from a barrier to
+the end of the slowest rank; medians count. `--report FILE` prints the tables of a stored run.
+"""
+
+import argparse
+import json
+import logging
+import os
+import pathlib
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+import warnings
+from collections.abc import Callable, Iterator
+from datetime import date
+from typing import Any
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+from plan_pairs import Pair, chains, pairs, planner_of, route, signature
+
+SHAPED = pathlib.Path(__file__).parents[2] / "scripts/shaped_nodes.sh"
+LAYOUTS = {"2x1": (2, 1), "2x2": (2, 2), "4x2": (4, 2)}
+# Knots of the curves; the pairs have other sizes.
+SIZES = [1 << 16, 1 << 18, 1 << 19, 1 << 20, 1 << 21, 1 << 22, 1 << 23, 1 << 24]
+REPEATS = 3
+
+
+def spreads(nodes: int, per_node: int) -> Iterator[tuple[int, int, list[list[int]]]]:
+    """Yields how groups lie over the nodes: nodes and ranks of each, and the groups that make up all ranks."""
+    inside = [1 << i for i in range(per_node.bit_length()) if 1 << i <= per_node]
+    for over in (1 << i for i in range(nodes.bit_length()) if 1 << i <= nodes):
+        for width in inside:
+            if over * width > 1:
+                yield over, width, [
+                    [node * per_node + rank for node in range(first, first + over) for rank in range(low, low + width)]
+                    for first in range(0, nodes, over)
+                    for low in range(0, per_node, width)
+                ]  # fmt: skip
+
+
+def timed(run: Callable[[], Any], turn: int) -> float:
+    """Returns the seconds of a call on this rank, where ranks start half a millisecond after one another, behind a barrier.
+
+    Ranks of a real program are never in step, and gloo needs twice the time once they are not: its exchanges send before
+    they receive, and a connection that is already receiving sends only afterwards. Without the delay both times occur.
+    """
+    import torch.distributed as dist
+
+    dist.barrier()
+    time.sleep((dist.get_rank() + turn) % dist.get_world_size() * 5e-4)
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def slowest(seconds: list[float]) -> list[float]:
+    """Returns each time of the slowest rank."""
+    import torch
+    import torch.distributed as dist
+
+    made = torch.tensor(seconds, dtype=torch.float64)
+    dist.all_reduce(made, dist.ReduceOp.MAX)
+    return list(map(float, made))
+
+
+def calibrated(nodes: int, per_node: int) -> list[dict[str, Any]]:
+    """Measures the plain collectives over every spread, on all its groups at once as the steps of plans run.
+
+    The ranks of a node share its link, so that a group alone would be quicker than the same group in a plan.
+    """
+    import torch
+    import torch.distributed as dist
+
+    rows = []
+    for over, width, groups in spreads(nodes, per_node):
+        ranks = over * width
+        made = [dist.new_group(members) for members in groups]
+        group = made[next(i for i, members in enumerate(groups) if dist.get_rank() in members)]
+        for size in SIZES:
+            whole, part = torch.ones(size // 4), torch.ones(size // 4 // ranks)
+            into = torch.empty(size // 4)
+            calls: dict[str, Callable[[], Any]] = {
+                "all_gather": lambda: dist.all_gather_into_tensor(into, part, group=group),
+                "reduce_scatter": lambda: dist.reduce_scatter_tensor(part, whole, group=group),
+                "all_reduce": lambda: dist.all_reduce(into, group=group),
+                "all_to_all": lambda: dist.all_to_all_single(into, whole, group=group),
+            }
+            for name, call in calls.items():
+                if size == SIZES[0]:
+                    call()
+                for seconds in slowest([timed(call, turn) for turn in range(REPEATS if size > 1 << 21 else 2 * REPEATS - 1)]):
+                    rows.append({"collective": name, "nodes": over, "ranks": ranks, "bytes": size, "us": round(seconds * 1e6, 1)})
+    return rows
+
+
+def profile_of(rows: list[dict[str, Any]], name: str) -> tuple[dict[str, Any], str]:
+    """Returns the profile of a table of measurements, and the report of its making."""
+    from reshard._reshard import command_line
+
+    with tempfile.TemporaryDirectory() as folder:
+        table, profile = pathlib.Path(folder, "table.jsonl"), pathlib.Path(folder, "profile.toml")
+        table.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        status, out, err = command_line.run(["reshard", "calibrate", "--from", str(table), "--write", str(profile), "--name", name])
+        if status:
+            sys.exit(f"the measurements made no profile: {err}")
+        return tomllib.loads(profile.read_text(encoding="utf-8")), out
+
+
+class Job:
+    """The ranks of one layout: its planners, and the existing groups."""
+
+    def __init__(self, profile: dict[str, Any], device: str) -> None:
+        from reshard.torch.groups import Groups
+
+        self.planner, self.lean = planner_of(profile), planner_of(profile, "bytes")
+        self.groups, self.device = Groups.world(), device
+
+    def link_bytes(self) -> tuple[int, int]:
+        """Returns the bytes that this node has received and sent."""
+        with open("/proc/net/dev", encoding="ascii") as devices:
+            words = next(line.split(":")[1].split() for line in devices if line.strip().startswith(f"{self.device}:"))
+        return int(words[0]), int(words[8])
+
+    def routes(self, pair: Pair) -> dict[str, list[Any]]:
+        """Returns the shardings by whose way peers go, where their plans are known."""
+        import torch.distributed as dist
+
+        found: dict[str, list[str]] = {}
+        if dist.get_rank() == 0:
+            for name, calls, received in pair.peers:
+                way = route(pair, calls, received, self.lean) if name in ("xla", "shardy") and calls else None
+                if way is not None:
+                    found[name] = [one.to_json() for one in way]
+        sent = [found]
+        dist.broadcast_object_list(sent, src=0)
+        from reshard import Sharding
+
+        made = {name: [Sharding.from_json(text) for text in way] for name, way in sent[0].items()}
+        return made | by_pytorch(pair)
+
+    def measured(self, pair: Pair, rounds: int) -> dict[str, Any]:
+        """Runs the plans of a pair in turns; times and bytes are those of the slowest rank and of the busiest link."""
+        import numpy as np
+        import torch
+        import torch.distributed as dist
+
+        from reshard.torch.execute import Executor
+        from reshard.torch.groups import wanted
+
+        rank = dist.get_rank()
+        source, target = pair.source(), pair.target()
+        made = chains(pair, self.planner, self.lean, self.routes(pair))
+        by_plan: dict[Any, list[str]] = {}
+        for name, chain in made.items():
+            by_plan.setdefault(signature(chain), []).append(name)
+        plans = {tuple(names): made[names[0]] for names in by_plan.values()}
+        self.groups = self.groups.with_members([members for chain in plans.values() for plan in chain for members in wanted(plan)])
+        whole = (np.arange(source.numel, dtype=np.int64) * 7919 % 65521).astype(np.float32).reshape(pair.shape)
+        given, expected = shard_of(source, whole, rank), shard_of(target, whole, rank)
+        runs: dict[tuple[str, ...], Callable[[], torch.Tensor]] = {}
+        for names, chain in plans.items():
+            steps = [Executor(plan, rank, self.groups, torch.float32) for plan in chain]
+
+            def run(steps: list[Executor] = steps) -> torch.Tensor:
+                shard = given
+                for step in steps:
+                    shard = step(shard)
+                return shard
+
+            runs[names] = run
+        own = own_redistribution(pair, given)
+        if own is not None:
+            runs["DTensor",] = own
+        times: dict[tuple[str, ...], list[float]] = {names: [] for names in runs}
+        link = dict.fromkeys(runs, 0)
+        for turn in range(rounds + 1):
+            for names, run in runs.items():
+                got: list[torch.Tensor] = []
+                dist.barrier()
+                before = self.link_bytes()
+                seconds = timed(lambda run=run, got=got: got.append(run()), turn)
+                dist.barrier()
+                link[names] = max(now - then for now, then in zip(self.link_bytes(), before, strict=True))
+                if turn:
+                    times[names].append(seconds)
+                elif not torch.equal(got[0].reshape(-1), expected.reshape(-1)):
+                    raise AssertionError(f"rank {rank} has another shard after {pair} by {names}")
+        row: dict[str, Any] = {"nodes": pair.nodes, "per_node": pair.per_node, "pair": str(pair), "shape": pair.shape, "bytes": source.numel * 4, "plans": []}
+        for names in runs:
+            seconds, moved = slowest(times[names]), int(slowest([link[names]])[0])
+            chain = plans.get(names, [])
+            row["plans"].append({
+                "by": list(names), "steps": [[step.op, *step.axes, round(step.cost_us / 1e3, 2)] for plan in chain for step in plan.steps if step.communicates],
+                "predicted_ms": round(sum(plan.cost_us for plan in chain) / 1e3, 2) if chain else None,
+                "ms": round(statistics.median(seconds) * 1e3, 2), "times_ms": [round(one * 1e3, 2) for one in seconds], "link_bytes": moved,
+            })  # fmt: skip
+        return row
+
+
+def shard_of(sharding: Any, whole: Any, rank: int) -> Any:
+    """Returns a rank's shard; partial values are 1, 2, .. times the tensor, and the last one the rest."""
+    import torch
+
+    if rank not in sharding.mesh:
+        return torch.empty(0)
+    shard = torch.from_numpy(sharding.reduced().shard_all(whole, rank).copy())
+    names, at = list(sharding.mesh.names), sharding.mesh.coordinate(rank)
+    for axis in sharding.partial:
+        place, size = at[names.index(axis)], sharding.mesh.axes[axis]
+        shard = shard * (place + 1 if place < size - 1 else 1 - size * (size - 1) // 2)
+    return shard
+
+
+def by_pytorch(pair: Pair) -> dict[str, list[Any]]:
+    """Returns the shardings by whose way PyTorch goes, axis by axis and by its search, where it knows the placements."""
+    from reshard.torch import sharding
+    from reshard.torch.version import DTensorSpec, _gen_transform_infos
+
+    specs = specs_of(pair)
+    if specs is None:
+        return {}
+    before, after = specs
+    found: dict[str, list[Any]] = {}
+    for name, searches in (("torch", False), ("torch_graph", True)):
+        try:
+            infos = _gen_transform_infos(before, after, searches)
+        except (AssertionError, NotImplementedError, RuntimeError, TypeError, ValueError):
+            continue  # PyTorch searches only where dims divide
+        at, way = list(before.placements), [pair.source()]
+        for info in infos:
+            at[info.mesh_dim] = info.src_dst_placements[1]
+            way.append(sharding(DTensorSpec(before.mesh, tuple(at), tensor_meta=before.tensor_meta)))
+        found[name] = [*way, pair.target()] if way[-1] != pair.target() else way
+    return found
+
+
+def specs_of(pair: Pair) -> tuple[Any, Any] | None:
+    """Returns the DTensor specs of a pair; None if PyTorch has none that a user would write."""
+    import torch
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Partial, Replicate, Shard
+
+    from reshard import ReshardError
+    from reshard.torch import sharding, spec
+
+    source, target = pair.source(), pair.target()
+    if pair.has_two_meshes or pair.ranks is not None or source.mesh.size != pair.nodes * pair.per_node:
+        return None
+    if source.mesh.names not in DEVICE_MESHES:
+        DEVICE_MESHES[source.mesh.names] = init_device_mesh("cpu", source.mesh.shape, mesh_dim_names=source.mesh.names)
+    try:
+        specs = [spec(one, DEVICE_MESHES[source.mesh.names], dtype=torch.float32) for one in (source, target)]
+    except ReshardError:
+        return None
+    plain = all(type(one) in (Shard, Partial, Replicate) for made in specs for one in made.placements)
+    # An order of axes that placements alone do not have is lost by `DTensor.from_local`.
+    from reshard.torch.version import DTensorSpec
+
+    kept = all(sharding(DTensorSpec(one.mesh, one.placements, tensor_meta=one.tensor_meta)) == of for one, of in zip(specs, (source, target), strict=True))
+    return (specs[0], specs[1]) if plain and kept else None
+
+
+DEVICE_MESHES: dict[tuple[str, ...], Any] = {}
+
+
+def own_redistribution(pair: Pair, given: Any) -> Callable[[], Any] | None:
+    """Returns PyTorch's own redistribution of the pair, if it has one."""
+    from torch.distributed.tensor import DTensor
+
+    specs = specs_of(pair)
+    if specs is None:
+        return None
+    before, after = specs
+    tensor = DTensor.from_local(given, before.mesh, before.placements, run_check=False, shape=before.tensor_meta.shape, stride=before.tensor_meta.stride)
+    return lambda: tensor.redistribute(placements=after.placements).to_local()
+
+
+def rank_of(given: argparse.Namespace) -> None:
+    """Runs one rank, whose rank and addresses are in the environment, as torchrun sets them."""
+    import torch
+    import torch.distributed as dist
+
+    warnings.filterwarnings("ignore")
+    logging.getLogger("torch.distributed.tensor").setLevel(logging.ERROR)
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    nodes, per_node = LAYOUTS[given.layouts[0]]
+    start = time.monotonic()
+    table = calibrated(nodes, per_node)
+    sent: list[Any] = [None]
+    is_first = dist.get_rank() == 0
+    if is_first:
+        sent[0], report = profile_of(table, f"shaped-{given.layouts[0]}")
+        print(report, f"calibrated in {time.monotonic() - start:.0f} s", sep="", flush=True)
+        write(given.json, {"profile": sent[0], "seconds": round(time.monotonic() - start, 1)})
+    dist.broadcast_object_list(sent, src=0)
+    job = Job(sent[0], os.environ["GLOO_SOCKET_IFNAME"])
+    for pair in pairs():
+        if (pair.nodes, pair.per_node) == (nodes, per_node):
+            row = job.measured(pair, given.rounds) | {"mbit": given.mbit, "load": round(os.getloadavg()[0], 1)}
+            if is_first:
+                print(row["pair"], *(f"{'/'.join(one['by'])} {one['ms']} ({one['predicted_ms']})" for one in row["plans"]), sep="  ", flush=True)
+                write(given.json, row)
+    dist.destroy_process_group()
+
+
+def write(path: str | None, row: dict[str, Any]) -> None:
+    if path:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+
+
+def started(given: argparse.Namespace, layout: str) -> list[subprocess.Popen[bytes]]:
+    """Starts this program once for each rank, in the namespaces of the nodes."""
+    nodes, per_node = LAYOUTS[layout]
+    processes = []
+    for rank in range(nodes * per_node):
+        variables = {"RANK": rank, "WORLD_SIZE": nodes * per_node, "MASTER_ADDR": "10.78.0.1", "MASTER_PORT": 29578, "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": 1}
+        command = [sys.executable, "-P", __file__, "--layouts", layout, "--mbit", str(given.mbit), "--rounds", str(given.rounds), *(["--json", given.json] if given.json else [])]
+        environment = os.environ | {key: str(value) for key, value in variables.items()}
+        processes.append(subprocess.Popen(["ip", "netns", "exec", f"shaped{rank // per_node}", *command], env=environment))
+    return processes
+
+
+def ended(processes: list[subprocess.Popen[bytes]]) -> int:
+    """Waits for all ranks, and ends the others once one has failed."""
+    while any(process.poll() is None for process in processes):
+        if any(process.poll() for process in processes):
+            time.sleep(1)
+            for process in processes:
+                process.kill()
+        time.sleep(0.2)
+    return max((process.returncode for process in processes), key=abs)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measures plans and those of others over limited links.")
+    parser.add_argument("--layouts", nargs="+", choices=LAYOUTS, default=list(LAYOUTS), metavar="NODESxRANKS", help="default: all of %(choices)s")
+    parser.add_argument("--mbit", type=int, default=200, help="rate of the links (default: 200)")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each plan (default: 3)")
+    parser.add_argument("--json", metavar="FILE", help="write a header, the profiles, and one JSON object per pair")
+    parser.add_argument("--report", metavar="FILE", help="print the tables of such a file, and measure nothing")
+    given = parser.parse_args()
+    if given.report:
+        from plan_report import report
+
+        return print(report(given.report))
+    if "RANK" in os.environ:
+        return rank_of(given)
+    if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("tc"):
+        sys.exit("limited links need root and iproute2 (ip, tc): nothing was measured")
+    import torch
+
+    if given.json:
+        pathlib.Path(given.json).write_text("", encoding="utf-8")
+    write(given.json, {
+        "what": "plan_bench.py: milliseconds of redistributions over limited links", "date": str(date.today()), "machine": platform.platform(),
+        "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1), "python": platform.python_version(), "torch": torch.__version__, "backend": "gloo",
+        "links": f"{given.mbit} Mbit/s both ways, tbf with a burst of 128 KiB", "rounds": given.rounds,
+    })  # fmt: skip
+    for layout in given.layouts:
+        made = subprocess.run([str(SHAPED), "up", str(LAYOUTS[layout][0]), str(given.mbit)], capture_output=True, text=True, check=False)
+        try:
+            if made.returncode:
+                sys.exit(f"this machine makes no network namespaces with limited links, so nothing was measured: {made.stderr.strip()}")
+            status = ended(started(given, layout))
+        finally:
+            subprocess.run([str(SHAPED), "down"], check=False)
+        if status:
+            sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()
