@@ -1,5 +1,5 @@
 # What CI runs, one target a stage, and the longer runs that it does not.
-.PHONY: all help ci release-check candle-check dcp python torch torch-sweep torch-versions torch-upstream fmt one-algebra figures plain-words dependencies clippy doc package test recipes candle kept exhaustive unsafe-list minilm bench bench-check fuzz attack slow instructions cuda gpu gpu-build pictures mpi mpi-bench large-mpi soak large jax kills large-files remote c
+.PHONY: all help ci release-check candle-check dcp python torch torch-sweep torch-versions torch-upstream fmt one-algebra figures plain-words dependencies clippy doc package test recipes candle kept exhaustive unsafe-list minilm bench bench-check plan-bench fuzz attack slow instructions cuda gpu gpu-build pictures mpi mpi-bench large-mpi soak large jax kills large-files remote c
 
 all: fmt unsafe-list one-algebra plain-words clippy doc test
 
@@ -23,6 +23,7 @@ help:
 	@echo "make dependencies licences and duplicates of all dependencies, and known vulnerabilities where their data can be had"
 	@echo "make bench        all benchmarks; the tables are in docs/reference/benchmarks"
 	@echo "make bench-check  fails where a promised ratio is missed (RESHARD_WRITE=1: writes benches/results)"
+	@echo "make plan-bench   plans and those of others by the clock, over links of 200 Mbit/s between network namespaces (root; 15 minutes)"
 	@echo "make figures      the table of docs/reference/benchmarks from benches/results"
 	@echo "make cuda         the CUDA kernels compiled for sm_90 and checked, without a GPU (fetches 90 MB once)"
 	@echo "make mpi          the MPI engine: contract, faults, reshard run under mpirun (needs MPI and libclang)"
@@ -147,6 +148,9 @@ bench:
 bench-check:
 	cargo run --release --package reshard-benches --bin bench_check
 	scripts/check_run_speed.sh
+
+plan-bench:
+	scripts/plan_bench.sh
 
 SOAK_TENSORS ?= 550000
 SOAK_SEED ?= random

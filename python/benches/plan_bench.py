@@ -1,6 +1,6 @@
 """Plans judged by the clock: redistributions over limited links, by our plans and by those of others, in turns.
 
-    python python/benches/plan_bench.py [--layouts 2x1 2x2 4x2] [--mbit 200] [--rounds 3] [--json FILE] [--report]
+    python python/benches/plan_bench.py [--layouts 2x1 2x2 4x2] [--mbit 200] [--rounds 4] [--json FILE] [--report]
 
 Needs root, and what scripts/shaped_nodes.sh needs: each node is a network namespace whose link sends and receives at a
 limited rate. Per layout, one job of gloo ranks first measures the plain collectives, makes a profile of them, and plans
@@ -19,114 +19,28 @@ import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-import tomllib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import date
 from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-from plan_pairs import Pair, chains, pairs, planner_of, route, signature
+from plan_network import Network, calibrated, profile_of, slowest, timed
+from plan_pairs import Pair, chains, pairs, route, signature
 
 SHAPED = pathlib.Path(__file__).parents[2] / "scripts/shaped_nodes.sh"
 LAYOUTS = {"2x1": (2, 1), "2x2": (2, 2), "4x2": (4, 2)}
-# Knots of the curves; the pairs have other sizes.
-SIZES = [1 << 16, 1 << 18, 1 << 19, 1 << 20, 1 << 21, 1 << 22, 1 << 23, 1 << 24]
-REPEATS = 3
-
-
-def spreads(nodes: int, per_node: int) -> Iterator[tuple[int, int, list[list[int]]]]:
-    """Yields how groups lie over the nodes: nodes and ranks of each, and the groups that make up all ranks."""
-    inside = [1 << i for i in range(per_node.bit_length()) if 1 << i <= per_node]
-    for over in (1 << i for i in range(nodes.bit_length()) if 1 << i <= nodes):
-        for width in inside:
-            if over * width > 1:
-                yield over, width, [
-                    [node * per_node + rank for node in range(first, first + over) for rank in range(low, low + width)]
-                    for first in range(0, nodes, over)
-                    for low in range(0, per_node, width)
-                ]  # fmt: skip
-
-
-def timed(run: Callable[[], Any], turn: int) -> float:
-    """Returns the seconds of a call on this rank, where ranks start half a millisecond after one another, behind a barrier.
-
-    Ranks of a real program are never in step, and gloo needs twice the time once they are not: its exchanges send before
-    they receive, and a connection that is already receiving sends only afterwards. Without the delay both times occur.
-    """
-    import torch.distributed as dist
-
-    dist.barrier()
-    time.sleep((dist.get_rank() + turn) % dist.get_world_size() * 5e-4)
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
-
-
-def slowest(seconds: list[float]) -> list[float]:
-    """Returns each time of the slowest rank."""
-    import torch
-    import torch.distributed as dist
-
-    made = torch.tensor(seconds, dtype=torch.float64)
-    dist.all_reduce(made, dist.ReduceOp.MAX)
-    return list(map(float, made))
-
-
-def calibrated(nodes: int, per_node: int) -> list[dict[str, Any]]:
-    """Measures the plain collectives over every spread, on all its groups at once as the steps of plans run.
-
-    The ranks of a node share its link, so that a group alone would be quicker than the same group in a plan.
-    """
-    import torch
-    import torch.distributed as dist
-
-    rows = []
-    for over, width, groups in spreads(nodes, per_node):
-        ranks = over * width
-        made = [dist.new_group(members) for members in groups]
-        group = made[next(i for i, members in enumerate(groups) if dist.get_rank() in members)]
-        for size in SIZES:
-            whole, part = torch.ones(size // 4), torch.ones(size // 4 // ranks)
-            into = torch.empty(size // 4)
-            calls: dict[str, Callable[[], Any]] = {
-                "all_gather": lambda: dist.all_gather_into_tensor(into, part, group=group),
-                "reduce_scatter": lambda: dist.reduce_scatter_tensor(part, whole, group=group),
-                "all_reduce": lambda: dist.all_reduce(into, group=group),
-                "all_to_all": lambda: dist.all_to_all_single(into, whole, group=group),
-            }
-            for name, call in calls.items():
-                if size == SIZES[0]:
-                    call()
-                for seconds in slowest([timed(call, turn) for turn in range(REPEATS if size > 1 << 21 else 2 * REPEATS - 1)]):
-                    rows.append({"collective": name, "nodes": over, "ranks": ranks, "bytes": size, "us": round(seconds * 1e6, 1)})
-    return rows
-
-
-def profile_of(rows: list[dict[str, Any]], name: str) -> tuple[dict[str, Any], str]:
-    """Returns the profile of a table of measurements, and the report of its making."""
-    from reshard._reshard import command_line
-
-    with tempfile.TemporaryDirectory() as folder:
-        table, profile = pathlib.Path(folder, "table.jsonl"), pathlib.Path(folder, "profile.toml")
-        table.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        status, out, err = command_line.run(["reshard", "calibrate", "--from", str(table), "--write", str(profile), "--name", name])
-        if status:
-            sys.exit(f"the measurements made no profile: {err}")
-        return tomllib.loads(profile.read_text(encoding="utf-8")), out
 
 
 class Job:
     """The ranks of one layout: its planners, and the existing groups."""
 
-    def __init__(self, profile: dict[str, Any], device: str) -> None:
+    def __init__(self, profile: str, device: str) -> None:
         from reshard.torch.groups import Groups
 
-        self.planner, self.lean = planner_of(profile), planner_of(profile, "bytes")
-        self.groups, self.device = Groups.world(), device
+        self.network, self.groups, self.device = Network(profile), Groups.world(), device
 
     def link_bytes(self) -> tuple[int, int]:
         """Returns the bytes that this node has received and sent."""
@@ -141,7 +55,7 @@ class Job:
         found: dict[str, list[str]] = {}
         if dist.get_rank() == 0:
             for name, calls, received in pair.peers:
-                way = route(pair, calls, received, self.lean) if name in ("xla", "shardy") and calls else None
+                way = route(pair, calls, received, self.network.lean) if name in ("xla", "shardy") and calls else None
                 if way is not None:
                     found[name] = [one.to_json() for one in way]
         sent = [found]
@@ -162,7 +76,7 @@ class Job:
 
         rank = dist.get_rank()
         source, target = pair.source(), pair.target()
-        made = chains(pair, self.planner, self.lean, self.routes(pair))
+        made = chains(pair, self.network.planner, self.routes(pair))
         by_plan: dict[Any, list[str]] = {}
         for name, chain in made.items():
             by_plan.setdefault(signature(chain), []).append(name)
@@ -172,7 +86,7 @@ class Job:
         given, expected = shard_of(source, whole, rank), shard_of(target, whole, rank)
         runs: dict[tuple[str, ...], Callable[[], torch.Tensor]] = {}
         for names, chain in plans.items():
-            steps = [Executor(plan, rank, self.groups, torch.float32) for plan in chain]
+            steps = [Executor(plan, rank, self.groups, torch.float32) for plan in chain if rank in plan.ranks]
 
             def run(steps: list[Executor] = steps) -> torch.Tensor:
                 shard = given
@@ -202,9 +116,12 @@ class Job:
         for names in runs:
             seconds, moved = slowest(times[names]), int(slowest([link[names]])[0])
             chain = plans.get(names, [])
+            steps = [step for plan in chain for step in plan.steps if step.communicates]
+            # Our plans cost what their planner says; those of others are not its, and are priced step by step.
+            costs = [step.cost_us if {"ours", "axis_by_axis"} & {*names} else self.network.price_us(step, pair.per_node) for step in steps] if rank == 0 else []
             row["plans"].append({
-                "by": list(names), "steps": [[step.op, *step.axes, round(step.cost_us / 1e3, 2)] for plan in chain for step in plan.steps if step.communicates],
-                "predicted_ms": round(sum(plan.cost_us for plan in chain) / 1e3, 2) if chain else None,
+                "by": list(names), "steps": [[step.op, *step.axes, cost and round(cost / 1e3, 2)] for step, cost in zip(steps, costs, strict=False)],
+                "predicted_ms": round(sum(cost or 0.0 for cost in costs) / 1e3, 2) if costs and None not in costs else None,
                 "ms": round(statistics.median(seconds) * 1e3, 2), "times_ms": [round(one * 1e3, 2) for one in seconds], "link_bytes": moved,
             })  # fmt: skip
         return row
@@ -350,7 +267,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measures plans and those of others over limited links.")
     parser.add_argument("--layouts", nargs="+", choices=LAYOUTS, default=list(LAYOUTS), metavar="NODESxRANKS", help="default: all of %(choices)s")
     parser.add_argument("--mbit", type=int, default=200, help="rate of the links (default: 200)")
-    parser.add_argument("--rounds", type=int, default=3, help="turns of each plan (default: 3)")
+    parser.add_argument("--rounds", type=int, default=4, help="turns of each plan (default: 4)")
     parser.add_argument("--json", metavar="FILE", help="write a header, the profiles, and one JSON object per pair")
     parser.add_argument("--report", metavar="FILE", help="print the tables of such a file, and measure nothing")
     given = parser.parse_args()

@@ -139,16 +139,12 @@ def signature(chain: list[Plan]) -> tuple[Any, ...]:
     return tuple((step.op, str(step.group), tuple(step.axes), step.received_bytes, str(step.before), str(step.after)) for step in steps)
 
 
-def planner_of(profile: dict[str, Any], objective: str = "time") -> Planner:
-    """Returns a planner for a profile, the contents of its file."""
-    whole = Sharding("x=2", (2,), "S(0)")
-    stored = json.loads(Planner(arithmetic="framework").plan(whole, "R").to_json())
-    # A stored plan has its network, and this may be any profile.
-    return Plan.from_json(json.dumps(stored | {"topology": profile, "objective": objective})).planner
+# A launch so dear that a plan has as few collectives as possible, among those of the least bytes: what peers call one collective is one.
+PLAIN = Planner(objective="bytes", arithmetic="framework", topology="launch=1000000;message=1;level=*:1:0.02")
 
 
-def route(pair: Pair, collectives: int, received: int, lean: Planner) -> list[Sharding] | None:
-    """Returns the shardings of a route with so many collectives and received bytes, the cheapest if there are several.
+def route(pair: Pair, collectives: int, received: int, priced: Planner) -> list[Sharding] | None:
+    """Returns the shardings of a route with so many collectives and received bytes, the cheapest for `priced` if there are several.
 
     Peers publish no more than these two numbers. Every leg has one collective at most.
     """
@@ -158,8 +154,8 @@ def route(pair: Pair, collectives: int, received: int, lean: Planner) -> list[Sh
 
     def leg(one: Sharding, other: Sharding) -> tuple[int, int, float]:
         if (one, other) not in legs:
-            plan = lean.plan(one, other)
-            legs[one, other] = plan.communicating_steps, plan.received_bytes, plan.cost_us
+            plan = PLAIN.plan(one, other)
+            legs[one, other] = plan.communicating_steps, plan.received_bytes, priced.cost_us(one, other) if plan.communicating_steps else 0.0
         return legs[one, other]
 
     def free(one: Sharding, other: Sharding) -> bool:
@@ -196,7 +192,7 @@ def _states(source: Sharding) -> list[Sharding]:
     return [Sharding(source.mesh, source.shape, text) for text in texts]
 
 
-def chains(pair: Pair, planner: Planner, lean: Planner, routes: dict[str, list[Sharding]]) -> dict[str, list[Plan]]:
+def chains(pair: Pair, planner: Planner, routes: dict[str, list[Sharding]]) -> dict[str, list[Plan]]:
     """Returns plans by who makes them, each in legs: ours, axis by axis, by way of the whole tensor, and given routes."""
     source, target = pair.source(), pair.target()
     made = {"ours": [planner.plan(source, target)]}
@@ -205,7 +201,7 @@ def chains(pair: Pair, planner: Planner, lean: Planner, routes: dict[str, list[S
         if greedy is not None:
             made["axis_by_axis"] = [greedy]
     whole = Sharding.replicated(source.mesh, source.shape)
-    made["whole"] = [lean.plan(one, other) for one, other in ((source, whole), (whole, target)) if one != other]
+    made["whole"] = [PLAIN.plan(one, other) for one, other in ((source, whole), (whole, target)) if one != other]
     for name, way in routes.items():
-        made[name] = [lean.plan(one, other) for one, other in zip(way, way[1:], strict=False)]
+        made[name] = [PLAIN.plan(one, other) for one, other in zip(way, way[1:], strict=False)]
     return made

@@ -1,0 +1,123 @@
+"""The tables of a run of plan_bench.py: who is quickest, and how near and in which order predictions are."""
+
+import collections
+import itertools
+import json
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+NEAR = 1.10
+"""A plan within a tenth of the quickest counts as quick; plans nearer to each other have no order."""
+BOUND = 0.5
+"""The links bound a pair if its quickest plan uses the busiest one at half its rate or more, in one direction."""
+OWN = "DTensor"
+
+
+def share_of_link(plan: dict[str, Any], mbit: float) -> float:
+    """Returns the part of the time that the busiest link needs for its bytes in one direction."""
+    return float(plan["link_bytes"]) * 8 / (mbit * 1e3) / float(plan["ms"])
+
+
+def engine(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns the plans of a pair that ran by our engine."""
+    return [plan for plan in row["plans"] if OWN not in plan["by"]]
+
+
+def by(row: dict[str, Any], name: str) -> dict[str, Any] | None:
+    return next((plan for plan in row["plans"] if name in plan["by"]), None)
+
+
+def is_judged(row: dict[str, Any]) -> bool:
+    """Returns True if plans differ, and the links bound the time of the quickest."""
+    plans = engine(row)
+    return len(plans) > 1 and share_of_link(min(plans, key=lambda plan: plan["ms"]), row["mbit"]) >= BOUND
+
+
+def others_differ(row: dict[str, Any]) -> bool:
+    """Returns True if ours differs from a plan that is not the mere detour by the whole tensor."""
+    return any("ours" not in plan["by"] and plan["by"] != ["whole"] for plan in engine(row))
+
+
+def ordered(row: dict[str, Any]) -> tuple[int, int]:
+    """Returns how many pairs of plans have different times, and in how many of them predictions have the same order."""
+    right = found = 0
+    for one, other in itertools.combinations([plan for plan in engine(row) if plan["predicted_ms"] is not None], 2):
+        if max(one["ms"], other["ms"]) > NEAR * min(one["ms"], other["ms"]):
+            found += 1
+            right += (one["ms"] - other["ms"]) * (one["predicted_ms"] - other["predicted_ms"]) > 0
+    return right, found
+
+
+def errors(rows: Sequence[dict[str, Any]], kinds: frozenset[str] | None = None) -> list[float]:
+    """Returns the relative errors of predictions; with kinds those of plans that have only steps of these."""
+    return [
+        plan["predicted_ms"] / plan["ms"] - 1
+        for row in rows
+        for plan in engine(row)
+        if plan["predicted_ms"] is not None and (kinds is None or {step[0] for step in plan["steps"]} <= kinds)
+    ]
+
+
+def slower(row: dict[str, Any]) -> float:
+    """Returns the time of our plan, relative to the quickest by the same engine."""
+    ours = by(row, "ours")
+    assert ours is not None
+    return float(ours["ms"]) / min(float(plan["ms"]) for plan in engine(row))
+
+
+def percent(part: int, of: int) -> str:
+    return f"{part} of {of} ({100 * part / max(of, 1):.0f} %)"
+
+
+def summary(name: str, rows: Sequence[dict[str, Any]]) -> str:
+    quick = sum(slower(row) <= NEAR for row in rows)
+    right, found = (sum(column) for column in zip(*map(ordered, rows), strict=True))
+    off = [abs(error) for error in errors(rows)]
+    deciles = statistics.quantiles(off, n=10)
+    return f"| {name} | {len(rows)} | {percent(quick, len(rows))} | {100 * statistics.median(off):.0f} %, {100 * deciles[8]:.0f} % | {percent(right, found)} |"
+
+
+def report(path: str) -> str:
+    """Returns the tables of a stored run, as Markdown."""
+    with open(path, encoding="utf-8") as lines:
+        everything = [json.loads(line) for line in lines]
+    rows = [row for row in everything if "pair" in row]
+    judged = [row for row in rows if is_judged(row)]
+    by_layout = collections.defaultdict(list)
+    for row in judged:
+        by_layout[f"{row['nodes']} nodes of {row['per_node']}"].append(row)
+    out = [
+        f"{len(rows)} pairs; in {sum(map(others_differ, rows))} plans differ; {len(judged)} are bound by the links",
+        "",
+        "| pairs | judged | ours is quickest or within 10 % | prediction off: median, p90 | order right |",
+        "|---|---|---|---|---|",
+        *(summary(name, of) for name, of in by_layout.items()),
+        summary("all", judged),
+        summary("without those that differ from the whole tensor alone", [row for row in judged if others_differ(row)]),
+        "",
+        "| by | pairs | time relative to ours: geometric mean | least | most |",
+        "|---|---|---|---|---|",
+    ]
+    for name in ("axis_by_axis", "whole", "torch", "torch_graph", "shardy", "xla", OWN):
+        ratios = [theirs["ms"] / ours["ms"] for row in judged if (theirs := by(row, name)) and (ours := by(row, "ours"))]
+        if ratios:
+            out.append(f"| {name} | {len(ratios)} | {statistics.geometric_mean(ratios):.2f} | {min(ratios):.2f} | {max(ratios):.2f} |")
+    out += ["", "| plans of | plans | prediction off: median | predicted relative to measured: median |", "|---|---|---|---|"]
+    for kind in ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "exchange"):
+        of = errors(judged, frozenset({kind}))
+        if of:
+            out.append(f"| {kind} alone | {len(of)} | {100 * statistics.median(map(abs, of)):.0f} % | {1 + statistics.median(of):.2f} |")
+    out += ["", "| ours | pair | shape | ms, predicted | the quickest: ms, predicted |", "|---|---|---|---|---|"]
+    for row in sorted(judged, key=slower, reverse=True):
+        if slower(row) > NEAR:
+            ours, best = by(row, "ours"), min(engine(row), key=lambda plan: plan["ms"])
+            assert ours is not None
+            steps = "; ".join(f"{step[0]} {','.join(map(str, step[1:-1]))}" for step in ours["steps"])
+            others = "; ".join(f"{step[0]} {','.join(map(str, step[1:-1]))}" for step in best["steps"])
+            shape = " x ".join(map(str, row["shape"]))
+            out.append(
+                f"| x{slower(row):.2f} | `{row['pair']}` | {shape} | {steps}: {ours['ms']}, {ours['predicted_ms']} | "
+                f"{'/'.join(best['by'])}, {others}: {best['ms']}, {best['predicted_ms']} |"
+            )
+    return "\n".join(out)
