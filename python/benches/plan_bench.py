@@ -5,7 +5,7 @@
 Needs root, and what scripts/shaped_nodes.sh needs: each node is a network namespace whose link sends and receives at a
 limited rate. Per layout, one job of gloo ranks first measures the plain collectives, makes a profile of them, and plans
 all pairs of plan_pairs.py under it. Then the plans of a pair run in turns by the same engine, PyTorch's own
-`DTensor.redistribute` beside them, and every result is compared with the expected shard. A time runs from a barrier to
+`DTensor.redistribute` with them, and every result is compared with the expected shard. A time runs from a barrier to
 the end of the slowest rank; medians count. `--report FILE` prints the tables of a stored run.
 """
 
@@ -49,7 +49,7 @@ class Job:
         return int(words[0]), int(words[8])
 
     def routes(self, pair: Pair) -> dict[str, list[Any]]:
-        """Returns the shardings by whose way peers go, where their plans are known."""
+        """Returns the shardings through which peers redistribute, where their plans are known."""
         import torch.distributed as dist
 
         found: dict[str, list[str]] = {}
@@ -117,7 +117,7 @@ class Job:
             seconds, moved = slowest(times[names]), int(slowest([link[names]])[0])
             chain = plans.get(names, [])
             steps = [step for plan in chain for step in plan.steps if step.communicates]
-            # Our plans cost what their planner says; those of others are not its, and are priced step by step.
+            # Our plans have the cost of their planner; those of others are priced step by step.
             costs = [step.cost_us if {"ours", "axis_by_axis"} & {*names} else self.network.price_us(step, pair.per_node) for step in steps] if rank == 0 else []
             row["plans"].append({
                 "by": list(names), "steps": [[step.op, *step.axes, cost and round(cost / 1e3, 2)] for step, cost in zip(steps, costs, strict=False)],
@@ -142,7 +142,7 @@ def shard_of(sharding: Any, whole: Any, rank: int) -> Any:
 
 
 def by_pytorch(pair: Pair) -> dict[str, list[Any]]:
-    """Returns the shardings by whose way PyTorch goes, axis by axis and by its search, where it knows the placements."""
+    """Returns the shardings through which PyTorch redistributes, axis by axis and by its search, where it knows the placements."""
     from reshard.torch import sharding
     from reshard.torch.version import DTensorSpec, _gen_transform_infos
 
@@ -286,7 +286,7 @@ def main() -> None:
     write(given.json, {
         "what": "plan_bench.py: milliseconds of redistributions over limited links", "date": str(date.today()), "machine": platform.platform(),
         "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1), "python": platform.python_version(), "torch": torch.__version__, "backend": "gloo",
-        "links": f"{given.mbit} Mbit/s both ways, tbf with a burst of 128 KiB", "rounds": given.rounds,
+        "links": f"{given.mbit} Mbit/s in each direction, tbf with a burst of 128 KiB", "rounds": given.rounds,
     })  # fmt: skip
     for layout in given.layouts:
         made = subprocess.run([str(SHAPED), "up", str(LAYOUTS[layout][0]), str(given.mbit)], capture_output=True, text=True, check=False)

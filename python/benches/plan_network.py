@@ -18,7 +18,7 @@ REPEATS = 4
 
 
 def spreads(nodes: int, per_node: int) -> Iterator[tuple[int, int, list[list[int]]]]:
-    """Yields how groups lie over the nodes: nodes and ranks of each, and the groups that make up all ranks."""
+    """Yields the spreads of groups over the nodes: nodes, ranks on each, and the groups that cover all ranks."""
     inside = [1 << i for i in range(per_node.bit_length()) if 1 << i <= per_node]
     for over in (1 << i for i in range(nodes.bit_length()) if 1 << i <= nodes):
         for width in inside:
@@ -31,7 +31,7 @@ def spreads(nodes: int, per_node: int) -> Iterator[tuple[int, int, list[list[int
 
 
 def timed(run: Callable[[], Any], turn: int) -> float:
-    """Returns the seconds of a call on this rank, where ranks start half a millisecond after one another, behind a barrier.
+    """Returns the seconds of a call on this rank, where ranks start half a millisecond after one another, after a barrier.
 
     Ranks of a real program are never in step, and gloo needs twice the time once they are not: its exchanges send before
     they receive, and a connection that is already receiving sends only afterwards. Without the delay both times occur.

@@ -1,6 +1,6 @@
 """The pairs of shardings of plan_bench.py, and the routes that other planners take between them.
 
-Half of the pairs are listed here. The others are drawn, evenly and by no measure of ours, from those pairs of
+Half of the pairs are listed here. The others are drawn at equal distances from those pairs of
 `peer_plans.jsonl` for which a peer needs more than one collective or more bytes than the bound.
 """
 
@@ -19,7 +19,7 @@ SIDES = {1: 512, 4: 1024, 16: 2048}
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """One redistribution of f32, on so many nodes of so many ranks, which are numbered node by node."""
+    """One redistribution of f32 on nodes of equal size, whose ranks are numbered node by node."""
 
     nodes: int
     per_node: int
@@ -144,7 +144,7 @@ PLAIN = Planner(objective="bytes", arithmetic="framework", topology="launch=1000
 
 
 def route(pair: Pair, collectives: int, received: int, priced: Planner) -> list[Sharding] | None:
-    """Returns the shardings of a route with so many collectives and received bytes, the cheapest for `priced` if there are several.
+    """Returns the shardings of a route with this number of collectives and of received bytes, the cheapest for `priced` if there are several.
 
     Peers publish no more than these two numbers. Every leg has one collective at most.
     """
@@ -161,7 +161,7 @@ def route(pair: Pair, collectives: int, received: int, priced: Planner) -> list[
     def free(one: Sharding, other: Sharding) -> bool:
         return one == other or leg(one, other)[0] == 0
 
-    # Slices, which move nothing, may come first and last.
+    # Slices, which communicate nothing, may come first and last.
     best: dict[tuple[Sharding, int], tuple[float, list[Sharding]]] = {(to, 0): (0.0, [source, to][to == source :]) for to in between if free(source, to)}
     for _ in range(collectives):
         after: dict[tuple[Sharding, int], tuple[float, list[Sharding]]] = {}
@@ -193,13 +193,14 @@ def _states(source: Sharding) -> list[Sharding]:
 
 
 def chains(pair: Pair, planner: Planner, routes: dict[str, list[Sharding]]) -> dict[str, list[Plan]]:
-    """Returns plans by who makes them, each in legs: ours, axis by axis, by way of the whole tensor, and given routes."""
+    """Returns plans by who makes them, each in legs: ours, axis by axis, the least bytes, through the whole tensor, and given routes."""
     source, target = pair.source(), pair.target()
     made = {"ours": [planner.plan(source, target)]}
     if not pair.has_two_meshes:
         greedy = planner.axis_by_axis(source, target)
         if greedy is not None:
             made["axis_by_axis"] = [greedy]
+    made["least_bytes"] = [PLAIN.plan(source, target)]
     whole = Sharding.replicated(source.mesh, source.shape)
     made["whole"] = [PLAIN.plan(one, other) for one, other in ((source, whole), (whole, target)) if one != other]
     for name, way in routes.items():

@@ -9,9 +9,15 @@ from typing import Any
 
 NEAR = 1.10
 """A plan within a tenth of the quickest counts as quick; plans nearer to each other have no order."""
-BOUND = 0.5
-"""The links bound a pair if its quickest plan uses the busiest one at half its rate or more, in one direction."""
+BOUND = 0.4
+"""The links bound a pair if its quickest plan uses this part of the rate of the busiest one, or more, in one direction.
+
+An exchange of gloo that sends first and receives afterwards cannot use more than half."""
 OWN = "DTensor"
+COLUMNS = [
+    ("ours", "ours"), ("axis_by_axis", "axis by axis"), ("least_bytes", "least bytes"), ("whole", "whole"), ("torch", "torch"), ("torch_graph", "torch's search"), ("shardy", "Shardy"),
+    ("xla", "XLA"), (OWN, "DTensor"),
+]  # fmt: skip
 
 
 def share_of_link(plan: dict[str, Any], mbit: float) -> float:
@@ -35,7 +41,7 @@ def is_judged(row: dict[str, Any]) -> bool:
 
 
 def others_differ(row: dict[str, Any]) -> bool:
-    """Returns True if ours differs from a plan that is not the mere detour by the whole tensor."""
+    """Returns True if ours differs from a plan other than that through the whole tensor."""
     return any("ours" not in plan["by"] and plan["by"] != ["whole"] for plan in engine(row))
 
 
@@ -64,6 +70,18 @@ def slower(row: dict[str, Any]) -> float:
     ours = by(row, "ours")
     assert ours is not None
     return float(ours["ms"]) / min(float(plan["ms"]) for plan in engine(row))
+
+
+def cell(plan: dict[str, Any] | None) -> str:
+    """Returns measured and predicted milliseconds."""
+    if plan is None:
+        return ""
+    predicted = plan["predicted_ms"]
+    return f"{plan['ms']:.0f}" if predicted is None else f"{plan['ms']:.0f} ({predicted:.0f})"
+
+
+def shape_of(row: dict[str, Any]) -> str:
+    return "x".join(map(str, row["shape"]))
 
 
 def percent(part: int, of: int) -> str:
@@ -99,7 +117,7 @@ def report(path: str) -> str:
         "| by | pairs | time relative to ours: geometric mean | least | most |",
         "|---|---|---|---|---|",
     ]
-    for name in ("axis_by_axis", "whole", "torch", "torch_graph", "shardy", "xla", OWN):
+    for name in ("axis_by_axis", "least_bytes", "whole", "torch", "torch_graph", "shardy", "xla", OWN):
         ratios = [theirs["ms"] / ours["ms"] for row in judged if (theirs := by(row, name)) and (ours := by(row, "ours"))]
         if ratios:
             out.append(f"| {name} | {len(ratios)} | {statistics.geometric_mean(ratios):.2f} | {min(ratios):.2f} | {max(ratios):.2f} |")
@@ -115,9 +133,12 @@ def report(path: str) -> str:
             assert ours is not None
             steps = "; ".join(f"{step[0]} {','.join(map(str, step[1:-1]))}" for step in ours["steps"])
             others = "; ".join(f"{step[0]} {','.join(map(str, step[1:-1]))}" for step in best["steps"])
-            shape = " x ".join(map(str, row["shape"]))
             out.append(
-                f"| x{slower(row):.2f} | `{row['pair']}` | {shape} | {steps}: {ours['ms']}, {ours['predicted_ms']} | "
+                f"| x{slower(row):.2f} | `{row['pair']}` | {shape_of(row)} | {steps}: {ours['ms']}, {ours['predicted_ms']} | "
                 f"{'/'.join(best['by'])}, {others}: {best['ms']}, {best['predicted_ms']} |"
             )
+    out += ["", "| " + " | ".join(["pair", "shape", *(title for _, title in COLUMNS)]) + " |", "|---" * (2 + len(COLUMNS)) + "|"]
+    for row in rows:
+        cells = [cell(by(row, name)) for name, _ in COLUMNS]
+        out.append("| " + " | ".join([f"{row['nodes']}x{row['per_node']} `{row['pair']}`{'' if is_judged(row) else ' *'}", shape_of(row), *cells]) + " |")
     return "\n".join(out)
