@@ -245,8 +245,10 @@ def started(given: argparse.Namespace, layout: str) -> list[subprocess.Popen[byt
     nodes, per_node = LAYOUTS[layout]
     processes = []
     for rank in range(nodes * per_node):
-        variables = {"RANK": rank, "WORLD_SIZE": nodes * per_node, "MASTER_ADDR": "10.78.0.1", "MASTER_PORT": 29578, "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": 1}
-        command = [sys.executable, "-P", __file__, "--layouts", layout, "--mbit", str(given.mbit), "--rounds", str(given.rounds), *(["--json", given.json] if given.json else [])]
+        variables = {"RANK": rank, "WORLD_SIZE": nodes * per_node, "MASTER_ADDR": "10.78.0.1", "MASTER_PORT": 29578}
+        variables |= {"GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": 1}
+        command = [sys.executable, "-P", __file__, "--layouts", layout, "--mbit", str(given.mbit), "--rounds", str(given.rounds)]
+        command += ["--json", given.json] if given.json else []
         environment = os.environ | {key: str(value) for key, value in variables.items()}
         processes.append(subprocess.Popen(["ip", "netns", "exec", f"shaped{rank // per_node}", *command], env=environment))
     return processes

@@ -116,7 +116,9 @@ def _drawn() -> Iterator[Pair]:
             rows_, columns = row["shape"]
             scale = side * side // (rows_ * columns)
             peers = tuple(
-                (name, int(row[f"{key}_collectives"]), int(row[f"{key}_bytes"]) * scale) for key, name in _NAMES.items() if row.get(f"{key}_collectives") is not None
+                (name, int(row[f"{key}_collectives"]), int(row[f"{key}_bytes"]) * scale)
+                for key, name in _NAMES.items()
+                if row.get(f"{key}_collectives") is not None
             )
             yield Pair(nodes, per_node, mesh, (side, side), row["from"], row["to"], peers=peers)
 
