@@ -10,6 +10,7 @@ the end of the slowest rank; medians count. `--report FILE` prints the tables of
 """
 
 import argparse
+import functools
 import json
 import logging
 import os
@@ -86,15 +87,8 @@ class Job:
         given, expected = shard_of(source, whole, rank), shard_of(target, whole, rank)
         runs: dict[tuple[str, ...], Callable[[], torch.Tensor]] = {}
         for names, chain in plans.items():
-            steps = [Executor(plan, rank, self.groups, torch.float32) for plan in chain if rank in plan.ranks]
-
-            def run(steps: list[Executor] = steps) -> torch.Tensor:
-                shard = given
-                for step in steps:
-                    shard = step(shard)
-                return shard
-
-            runs[names] = run
+            legs = [Executor(plan, rank, self.groups, torch.float32) for plan in chain if rank in plan.ranks]
+            runs[names] = functools.partial(functools.reduce, lambda shard, leg: leg(shard), legs, given)
         own = own_redistribution(pair, given)
         if own is not None:
             runs["DTensor",] = own
@@ -102,33 +96,31 @@ class Job:
         link = dict.fromkeys(runs, 0)
         for turn in range(rounds + 1):
             for names, run in runs.items():
-                got: list[torch.Tensor] = []
                 dist.barrier()
                 before = self.link_bytes()
-                seconds = timed(lambda run=run, got=got: got.append(run()), turn)
+                seconds, got = timed(run, turn)
                 dist.barrier()
                 link[names] = max(now - then for now, then in zip(self.link_bytes(), before, strict=True))
                 if turn:
                     times[names].append(seconds)
-                elif not torch.equal(got[0].reshape(-1), expected.reshape(-1)):
+                elif not torch.equal(got.reshape(-1), expected.reshape(-1)):
                     raise AssertionError(f"rank {rank} has another shard after {pair} by {names}")
         row: dict[str, Any] = {"nodes": pair.nodes, "per_node": pair.per_node, "pair": str(pair), "shape": pair.shape, "bytes": source.numel * 4, "plans": []}
         for names in runs:
-            seconds, moved = slowest(times[names]), int(slowest([link[names]])[0])
-            chain = plans.get(names, [])
-            steps = [step for plan in chain for step in plan.steps if step.communicates]
+            turns, moved = slowest(times[names]), int(slowest([link[names]])[0])
+            steps = [step for plan in plans.get(names, []) for step in plan.steps if step.communicates]
             # Our plans have the cost of their planner; those of others are priced step by step.
             costs = [step.cost_us if {"ours", "axis_by_axis"} & {*names} else self.network.price_us(step, pair.per_node) for step in steps] if rank == 0 else []
             row["plans"].append({
                 "by": list(names), "steps": [[step.op, *step.axes, cost and round(cost / 1e3, 2)] for step, cost in zip(steps, costs, strict=False)],
                 "predicted_ms": round(sum(cost or 0.0 for cost in costs) / 1e3, 2) if costs and None not in costs else None,
-                "ms": round(statistics.median(seconds) * 1e3, 2), "times_ms": [round(one * 1e3, 2) for one in seconds], "link_bytes": moved,
+                "ms": round(statistics.median(turns) * 1e3, 2), "times_ms": [round(one * 1e3, 2) for one in turns], "link_bytes": moved,
             })  # fmt: skip
         return row
 
 
 def shard_of(sharding: Any, whole: Any, rank: int) -> Any:
-    """Returns a rank's shard; partial values are 1, 2, .. times the tensor, and the last one the rest."""
+    """Returns a rank's shard; partial values are 2, 3, .. times the tensor, and the last one the rest."""
     import torch
 
     if rank not in sharding.mesh:
@@ -137,7 +129,7 @@ def shard_of(sharding: Any, whole: Any, rank: int) -> Any:
     names, at = list(sharding.mesh.names), sharding.mesh.coordinate(rank)
     for axis in sharding.partial:
         place, size = at[names.index(axis)], sharding.mesh.axes[axis]
-        shard = shard * (place + 1 if place < size - 1 else 1 - size * (size - 1) // 2)
+        shard = shard * (place + 2 if place < size - 1 else 2 - size * (size + 1) // 2)
     return shard
 
 

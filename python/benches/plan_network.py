@@ -30,19 +30,19 @@ def spreads(nodes: int, per_node: int) -> Iterator[tuple[int, int, list[list[int
                 ]  # fmt: skip
 
 
-def timed(run: Callable[[], Any], turn: int) -> float:
-    """Returns the seconds of a call on this rank, where ranks start half a millisecond after one another, after a barrier.
+def timed(run: Callable[[], Any], turn: int) -> tuple[float, Any]:
+    """Returns the seconds of a call on this rank, and its result; ranks start half a millisecond after one another.
 
-    Ranks of a real program are never in step, and gloo needs twice the time once they are not: its exchanges send before
-    they receive, and a connection that is already receiving sends only afterwards. Without the delay both times occur.
+    Ranks of a real program are never in step. gloo's exchange between two ranks mostly needs twice the time: it sends
+    before it receives, and a connection that is receiving sends only afterwards. Without the delay both times occur.
     """
     import torch.distributed as dist
 
     dist.barrier()
     time.sleep((dist.get_rank() + turn) % dist.get_world_size() * 5e-4)
     start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
+    made = run()
+    return time.perf_counter() - start, made
 
 
 def slowest(seconds: list[float]) -> list[float]:
@@ -80,7 +80,7 @@ def calibrated(nodes: int, per_node: int) -> list[dict[str, Any]]:
             for name, call in calls.items():
                 if size == SIZES[0]:
                     call()
-                for seconds in slowest([timed(call, turn) for turn in range(REPEATS if size > 1 << 21 else 2 * REPEATS - 1)]):
+                for seconds in slowest([timed(call, turn)[0] for turn in range(REPEATS if size > 1 << 21 else 2 * REPEATS - 1)]):
                     rows.append({"collective": name, "nodes": over, "ranks": ranks, "bytes": size, "us": round(seconds * 1e6, 1)})
     return rows
 

@@ -181,7 +181,7 @@ def route(pair: Pair, collectives: int, received: int, priced: Planner) -> list[
 def _states(source: Sharding) -> list[Sharding]:
     """Returns the shardings of a mesh that shard dims by its axes in any order, without partial values."""
     names, dims = source.mesh.names, len(source.shape)
-    found = [[[] for _ in range(dims)]]
+    found: list[list[list[str]]] = [[[] for _ in range(dims)]]
     for name in names:
         # Each axis is left out, or put at any position of any dim.
         found = [
