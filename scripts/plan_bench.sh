@@ -3,7 +3,7 @@
 #
 #   scripts/plan_bench.sh [OPTIONS]     OPTIONS of plan_bench.py, such as --layouts 2x2
 #
-# Needs root and network namespaces; without them it says so and fails. Results go to target/plan_bench.jsonl.
+# Needs root and network namespaces; without them it says so and fails. RESHARD_WRITE=1 writes benches/results.
 # RESHARD_TORCH: a Python that has this package and PyTorch; without it the wheel is built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,6 +20,4 @@ if [ -z "$python" ]; then
     scripts/install_wheel.sh "$(scripts/build_wheel.sh "$tools/bin/maturin" "$work/wheels")" "$tools" "$work/measured"
     python=$work/measured/bin/python
 fi
-mkdir -p target
-"$python" -P python/benches/plan_bench.py --json target/plan_bench.jsonl "$@"
-"$python" -P python/benches/plan_bench.py --report target/plan_bench.jsonl
+"$python" -P python/benches/plan_bench.py "$@"

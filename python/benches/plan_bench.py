@@ -1,6 +1,6 @@
 """Plans judged by the clock: redistributions over limited links, by our plans and by those of others, in turns.
 
-    python python/benches/plan_bench.py [--layouts 2x1 2x2 4x2] [--mbit 200] [--rounds 4] [--json FILE] [--report]
+    python python/benches/plan_bench.py [--layouts 2x1 2x2 4x2] [--mbit 200] [--rounds 4] [--rows FILE] [--report FILE]
 
 Needs root, and what scripts/shaped_nodes.sh needs: each node is a network namespace whose link sends and receives at a
 limited rate. Per layout, one job of gloo ranks first measures the plain collectives, makes a profile of them, and plans
@@ -20,16 +20,19 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
-from datetime import date
 from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
+import results
 from plan_network import Network, calibrated, profile_of, slowest, timed
 from plan_pairs import Pair, chains, pairs, route, signature
+from plan_report import by, promises, report, shape_of, tables
+from results import header, measured
 
 SHAPED = pathlib.Path(__file__).parents[2] / "scripts/shaped_nodes.sh"
 LAYOUTS = {"2x1": (2, 1), "2x2": (2, 2), "4x2": (4, 2)}
@@ -214,7 +217,7 @@ def rank_of(given: argparse.Namespace) -> None:
     if is_first:
         sent[0], report = profile_of(table, f"shaped-{given.layouts[0]}")
         print(report, f"calibrated in {time.monotonic() - start:.0f} s", sep="", flush=True)
-        write(given.json, {"profile": sent[0], "seconds": round(time.monotonic() - start, 1)})
+        write(given.rows, measured(f"calibration of {given.layouts[0]}", time.monotonic() - start, "s"), {"profile": sent[0]})
     dist.broadcast_object_list(sent, src=0)
     job = Job(sent[0], os.environ["GLOO_SOCKET_IFNAME"])
     for pair in pairs():
@@ -222,14 +225,15 @@ def rank_of(given: argparse.Namespace) -> None:
             row = job.measured(pair, given.rounds) | {"mbit": given.mbit, "load": round(os.getloadavg()[0], 1)}
             if is_first:
                 print(row["pair"], *(f"{'/'.join(one['by'])} {one['ms']} ({one['predicted_ms']})" for one in row["plans"]), sep="  ", flush=True)
-                write(given.json, row)
+                ours = by(row, "ours")
+                assert ours is not None
+                write(given.rows, measured(f"{given.layouts[0]} {row['pair']}, {shape_of(row)}", ours["ms"], "ms"), row)
     dist.destroy_process_group()
 
 
-def write(path: str | None, row: dict[str, Any]) -> None:
-    if path:
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+def write(path: str, line: dict[str, Any], details: dict[str, Any]) -> None:
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(json.dumps(line | {"details": details}) + "\n")
 
 
 def started(given: argparse.Namespace, layout: str) -> list[subprocess.Popen[bytes]]:
@@ -240,7 +244,7 @@ def started(given: argparse.Namespace, layout: str) -> list[subprocess.Popen[byt
         variables = {"RANK": rank, "WORLD_SIZE": nodes * per_node, "MASTER_ADDR": "10.78.0.1", "MASTER_PORT": 29578}
         variables |= {"GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": 1}
         command = [sys.executable, "-P", __file__, "--layouts", layout, "--mbit", str(given.mbit), "--rounds", str(given.rounds)]
-        command += ["--json", given.json] if given.json else []
+        command += ["--rows", given.rows]
         environment = os.environ | {key: str(value) for key, value in variables.items()}
         processes.append(subprocess.Popen(["ip", "netns", "exec", f"shaped{rank // per_node}", *command], env=environment))
     return processes
@@ -262,12 +266,10 @@ def main() -> None:
     parser.add_argument("--layouts", nargs="+", choices=LAYOUTS, default=list(LAYOUTS), metavar="NODESxRANKS", help="default: all of %(choices)s")
     parser.add_argument("--mbit", type=int, default=200, help="rate of the links (default: 200)")
     parser.add_argument("--rounds", type=int, default=4, help="turns of each plan (default: 4)")
-    parser.add_argument("--json", metavar="FILE", help="write a header, the profiles, and one JSON object per pair")
+    parser.add_argument("--rows", metavar="FILE", help="write a JSON object of each profile and pair as soon as it is measured")
     parser.add_argument("--report", metavar="FILE", help="print the tables of such a file, and measure nothing")
     given = parser.parse_args()
     if given.report:
-        from plan_report import report
-
         return print(report(given.report))
     if "RANK" in os.environ:
         return rank_of(given)
@@ -275,13 +277,10 @@ def main() -> None:
         sys.exit("limited links need root and iproute2 (ip, tc): nothing was measured")
     import torch
 
-    if given.json:
-        pathlib.Path(given.json).write_text("", encoding="utf-8")
-    write(given.json, {
-        "what": "plan_bench.py: milliseconds of redistributions over limited links", "date": str(date.today()), "machine": platform.platform(),
-        "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1), "python": platform.python_version(), "torch": torch.__version__, "backend": "gloo",
-        "links": f"{given.mbit} Mbit/s in each direction, tbf with a burst of 128 KiB", "rounds": given.rounds,
-    })  # fmt: skip
+    run = header("plan_bench", "make plan-bench", "clock.md", PyTorch=torch.__version__, Python=platform.python_version())
+    rows = pathlib.Path(given.rows or tempfile.mkstemp()[1])
+    rows.write_text("", encoding="utf-8")
+    given.rows = str(rows)
     for layout in given.layouts:
         made = subprocess.run([str(SHAPED), "up", str(LAYOUTS[layout][0]), str(given.mbit)], capture_output=True, text=True, check=False)
         try:
@@ -292,6 +291,10 @@ def main() -> None:
             subprocess.run([str(SHAPED), "down"], check=False)
         if status:
             sys.exit(status)
+    lines = [json.loads(line) for line in rows.read_text(encoding="utf-8").splitlines()]
+    pairs_only = [line["details"] for line in lines if "pair" in line["details"]]
+    print(tables(pairs_only))
+    results.write(run, [*promises(pairs_only), *lines])
 
 
 if __name__ == "__main__":

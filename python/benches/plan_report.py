@@ -7,6 +7,8 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from results import measured
+
 NEAR = 1.10
 """A plan within a tenth of the quickest counts as quick; plans nearer to each other have no order."""
 BOUND = 0.4
@@ -102,7 +104,25 @@ def report(path: str) -> str:
     """Returns the tables of a stored run, as Markdown."""
     with open(path, encoding="utf-8") as lines:
         everything = [json.loads(line) for line in lines]
-    rows = [row for row in everything if "pair" in row]
+    return tables([line["details"] for line in everything if "pair" in line.get("details", {})])
+
+
+def promises(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the lines of a run's goals, for `make figures`."""
+    judged = [row for row in rows if is_judged(row)]
+    right, found = (sum(column) for column in zip(*map(ordered, judged), strict=True))
+    quick = [sum(slower(row, others) <= NEAR for row in judged) / len(judged) for others in (True, False)]
+    of = f"of {len(judged)} pairs over limited links"
+    return [
+        measured(f"share {of} in which the plan is the quickest, or within 10 %, of all planners", quick[0], "", limit="ours >= 0.9"),
+        measured(f"the same, with the plan of the least bytes, share {of}", quick[1], "", limit="ours >= 0.9"),
+        measured(f"median error of the predicted times {of}", statistics.median(map(abs, errors(judged))), "", limit="ours <= 0.25"),
+        measured(f"share of {found} pairs of plans over limited links whose predicted order is right", right / found, "", limit="ours >= 0.85"),
+    ]
+
+
+def tables(rows: Sequence[dict[str, Any]]) -> str:
+    """Returns the tables of the measured pairs, as Markdown."""
     judged = [row for row in rows if is_judged(row)]
     by_layout = collections.defaultdict(list)
     for row in judged:

@@ -60,9 +60,7 @@ def test_routes_of_peers_have_their_collectives_and_bytes() -> None:
 
 
 def test_the_page_has_the_tables_of_the_stored_run() -> None:
-    stored = BENCHES / "results/plan_bench.jsonl"
-    header = json.loads(stored.read_text(encoding="utf-8").splitlines()[0])
-    assert {"date", "machine", "cores", "load", "torch", "links"} <= header.keys()
+    stored = BENCHES.parents[1] / "benches/results/plan_bench.jsonl"
     page = PAGE.read_text(encoding="utf-8")
     for line in report(str(stored)).splitlines():
         assert line in page, line
