@@ -2,6 +2,11 @@
 
 use core::fmt;
 
+use reshard_kernels::DType;
+
+/// The measured collectives.
+const NAMES: &str = "all_gather, reduce_scatter, all_reduce, all_to_all";
+
 /// The reason why a table gives no profile, or cannot be compared with one.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -35,6 +40,8 @@ pub enum Error {
         /// The number of levels of the network.
         levels: usize,
     },
+    /// Options that describe no measurement.
+    Samples(SampleFault),
     /// A profile that the planner rejects.
     Planner(reshard_planner::Error),
 }
@@ -86,12 +93,34 @@ pub enum Fault {
     },
 }
 
+/// The fault of options of a [`Sampler`](crate::Sampler).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SampleFault {
+    /// A world of less than two ranks, or of nodes with different numbers of ranks.
+    Ranks {
+        /// The number of ranks.
+        world: usize,
+        /// The ranks of a node.
+        node_ranks: usize,
+    },
+    /// A greatest size of 0 bytes, or of more than a TiB.
+    Bytes(u64),
+    /// A time or a tolerance that is not a positive number.
+    Limits,
+    /// No collective, or one that is not measured.
+    Collectives,
+    /// An element type of less than a byte.
+    DType(DType),
+}
+
 impl Error {
     /// Returns the kind of the error as an identifier for machines.
     pub fn code(&self) -> &'static str {
         match self {
             Error::Line { .. } | Error::Empty { .. } | Error::Dtypes { .. } => "table",
             Error::Node { .. } | Error::Levels { .. } => "topology",
+            Error::Samples(_) => "samples",
             Error::Planner(error) => error.code(),
         }
     }
@@ -123,7 +152,27 @@ impl fmt::Display for Error {
             Error::Levels { levels } => {
                 write!(f, "has nodes only, but the network has {levels} levels; a table can judge two")
             }
+            Error::Samples(fault) => fault.fmt(f),
             Error::Planner(error) => error.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for SampleFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SampleFault::Ranks { world: world @ (0 | 1), .. } => {
+                write!(f, "the world has {world} ranks, which do not communicate; start at least 2")
+            }
+            SampleFault::Ranks { world, node_ranks } => {
+                write!(f, "the world has {world} ranks, which are not a multiple of {node_ranks} in a node")
+            }
+            SampleFault::Bytes(bytes) => {
+                write!(f, "the greatest size is {bytes} B; expected 1 B to 1 TiB")
+            }
+            SampleFault::Limits => f.write_str("times and tolerances must be positive numbers"),
+            SampleFault::Collectives => write!(f, "collectives to measure must be some of {NAMES}"),
+            SampleFault::DType(dtype) => write!(f, "an element of {dtype} is less than a byte"),
         }
     }
 }

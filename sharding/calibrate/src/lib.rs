@@ -3,6 +3,7 @@
 //! ```text
 //! JSON lines --Table::parse--> measurements --points--> medians --calibrate--> Profile, Report
 //!                                                          '--Check::of, with a Topology--> errors
+//! Sampler: which samples an engine takes next ----> measurements
 //! ```
 //!
 //! A profile has a curve for each collective over each measured group, and the numbers of its levels for all
@@ -18,14 +19,16 @@ mod network;
 mod points;
 mod price;
 mod report;
+mod sampler;
 mod table;
 
 use reshard_planner::{Compute, Curve, Profile, Source, StepOp, Topology};
 
 pub use check::{Check, OfCollective, OfSize, OfSpread, Worst};
-pub use error::{Error, Fault};
+pub use error::{Error, Fault, SampleFault};
 pub use points::{Point, points};
 pub use report::{CurveReport, Errors, Nominal, Report, UNCERTAIN_PERCENT};
+pub use sampler::{Cause, Sample, SampleOptions, Sampled, Sampler, Unsettled};
 pub use table::{Filter, Measurement, Table};
 
 use curves::Knots;

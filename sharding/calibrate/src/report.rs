@@ -107,7 +107,7 @@ pub(crate) fn p90(values: &mut [f64]) -> Option<f64> {
 }
 
 /// Returns a quantile, linear between the two values next to it, as NumPy has it.
-fn quantile(values: &mut [f64], share: f64) -> Option<f64> {
+pub(crate) fn quantile(values: &mut [f64], share: f64) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let at = share * values.len().checked_sub(1)? as f64;
     let [low, high] = [at.floor(), at.ceil()].map(|i| values[i as usize]);

@@ -11,6 +11,7 @@
 //! tensor, the input of a reduction, the buffer of one rank of an all-to-all. `us` is the time in
 //! microseconds. The same measurement on several lines is a repeat. Other keys are only for [`Filter`].
 
+use core::fmt;
 use std::collections::{BTreeMap, BTreeSet};
 
 use reshard_planner::StepOp;
@@ -127,6 +128,23 @@ impl Table {
         texts.retain(|key, values| key != "run" && values.len() > 1);
         table.differing = texts.into_iter().map(|(key, values)| (key, Vec::from_iter(values))).collect();
         Ok(table)
+    }
+}
+
+/// Writes a line for each measurement, which [`Table::parse`] reads as the same table.
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Measurement { collective, nodes, ranks, bytes, us } in &self.measurements {
+            write!(
+                f,
+                r#"{{"collective":"{collective}","nodes":{nodes},"ranks":{ranks},"bytes":{bytes},"us":{us}"#
+            )?;
+            if let Some(dtype) = &self.dtype {
+                write!(f, r#","dtype":{}"#, Value::from(dtype.as_str()))?;
+            }
+            f.write_str("}\n")?;
+        }
+        Ok(())
     }
 }
 

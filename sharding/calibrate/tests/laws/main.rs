@@ -5,6 +5,7 @@ mod acceptance;
 mod drawn;
 mod planner;
 mod profiles;
+mod sampler;
 mod tables;
 
 use reshard_calibrate::{Filter, Measurement, Table};
