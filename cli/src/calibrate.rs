@@ -1,12 +1,20 @@
 //! `reshard calibrate`: a network profile from measured times of collectives, and its error on others.
 
+mod date;
+mod measure;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod text;
+mod threads;
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use reshard_calibrate::{Check, Error, Filter, Options, Report, Table, calibrate};
+use reshard_calibrate::{
+    Check, Error, Filter, Options, Report, SampleOptions, Sampled, Table, Unsettled, calibrate,
+};
 use reshard_checkpoint::read_text;
+use reshard_layout::internal::counted;
 use serde::Serialize;
 
 use super::arguments::Format;
@@ -14,6 +22,7 @@ use super::console::Console;
 use super::error::CliError;
 use super::network::{self, TopologyArg};
 use super::pictures;
+use super::run::EngineName;
 
 /// Help of `--topology` in this subcommand.
 const TOPOLOGY: &str =
@@ -26,8 +35,23 @@ pub(crate) struct CalibrateArgs {
     /// Make a profile of this table: a JSON object per line, with collective, nodes, ranks, bytes and us
     #[arg(long, value_name = "TABLE", requires = "write", conflicts_with = "topology")]
     from: Option<PathBuf>,
+    /// Measure collectives on this engine: threads, or the processes of an MPI job
+    #[arg(long, value_enum, requires = "write", conflicts_with_all = ["from", "check", "topology", "conditions"])]
+    engine: Option<EngineName>,
+    /// Ranks to measure on [default: the CPUs, at least 2; with mpi the job]
+    #[arg(long, value_name = "N", requires = "engine", value_parser = ranks, allow_negative_numbers = true)]
+    world: Option<usize>,
+    /// Greatest size to measure, like 512KiB or 1GiB [default: 64MiB]
+    #[arg(long, value_name = "SIZE", requires = "engine", value_parser = size)]
+    most_bytes: Option<u64>,
+    /// Limit the time of all samples; sizes that are left then are not measured [default: 60]
+    #[arg(long, value_name = "SECONDS", requires = "engine", value_parser = seconds)]
+    seconds: Option<f64>,
+    /// Write the measurements to this file, in the format of --from
+    #[arg(long, value_name = "TABLE", requires = "engine")]
+    table: Option<PathBuf>,
     /// Write the profile to this TOML file
-    #[arg(long, value_name = "PROFILE", requires = "from", conflicts_with = "check")]
+    #[arg(long, value_name = "PROFILE", conflicts_with = "check")]
     write: Option<PathBuf>,
     /// Compare this table with the network of --topology
     #[arg(long, value_name = "TABLE", conflicts_with = "from", requires = "topology")]
@@ -37,7 +61,8 @@ pub(crate) struct CalibrateArgs {
     /// Use only lines with this value, like dtype=f16; may be repeated
     #[arg(long = "where", value_name = "KEY=VALUE", value_parser = condition)]
     conditions: Vec<(String, String)>,
-    /// Ranks in a node [default: the most that a group of several nodes has in each]
+    /// Ranks in a node [default: the most that a group of several nodes has in each; with mpi the ranks that share
+    /// memory]
     #[arg(long, value_name = "RANKS", conflicts_with = "check", value_parser = ranks, allow_negative_numbers = true)]
     levels: Option<usize>,
     /// Latency and rate between nodes if no group of several was measured [default: 10:45]
@@ -49,55 +74,164 @@ pub(crate) struct CalibrateArgs {
     /// Name of the profile [default: that of its file]
     #[arg(long, conflicts_with = "check")]
     name: Option<String>,
-    /// Program and version that measured [default: the name of the table]
+    /// Program and version that measured [default: the name of the table, or the engine]
     #[arg(long, value_name = "TEXT", conflicts_with = "check")]
     measured_by: Option<String>,
-    /// Day of the measurement, like 2026-11-28
+    /// Day of the measurement, like 2026-11-28 [default with --engine: today]
     #[arg(long, conflicts_with = "check")]
     date: Option<String>,
     #[command(flatten)]
     pub(crate) format: Format,
 }
 
-/// The answer to `--from`.
+/// The answer to `--from` and `--engine`.
 #[derive(Debug, Serialize)]
 struct Calibrated<'a> {
     written: String,
+    /// Points whose time is uncertain or unknown; `None` for a table that existed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unsettled: Option<&'a [Unsettled]>,
     #[serde(flatten)]
     report: &'a Report,
 }
 
 /// Writes a profile, or prints the errors of a network.
 pub(crate) fn run(args: &CalibrateArgs, console: &mut Console<'_>) -> Result<(), CliError> {
-    match (&args.from, &args.write, &args.check) {
-        (Some(from), Some(write), None) => make(args, from, write, console),
-        (None, None, Some(check)) => judge(args, check, console),
+    match (&args.from, args.engine, &args.write, &args.check) {
+        (Some(from), None, Some(write), None) => make(args, from, write, console),
+        (None, Some(engine), Some(write), None) => measured(args, engine, write, console),
+        (None, None, None, Some(check)) => judge(args, check, console),
         _ => Err(CliError::refused(
             "usage",
-            "expected `--from` with `--write`, or `--check` with `--topology` (see --help)",
+            "expected `--from` or `--engine` with `--write`, or `--check` with `--topology` (see --help)",
         )),
     }
 }
 
-/// Makes a profile.
+/// Makes a profile of a table.
 fn make(args: &CalibrateArgs, from: &Path, to: &Path, console: &mut Console<'_>) -> Result<(), CliError> {
     let table = table(args, from)?;
-    let defaults = Options::new(args.measured_by.clone().unwrap_or_else(|| name(from.file_name())));
-    let options = Options {
-        name: Some(args.name.clone().unwrap_or_else(|| name(to.file_stem()))),
-        date: args.date.clone(),
-        node_ranks: args.levels,
-        between_nodes: args.between_nodes.unwrap_or(defaults.between_nodes),
-        thin: args.thin,
-        ..defaults
-    };
-    let (profile, report) = calibrate(&table, &options).map_err(|error| of_table(from, error))?;
-    pictures::write(to, &profile.to_string())?;
-    if args.format.json {
-        console.print_json(&Calibrated { written: to.display().to_string(), report: &report })
-    } else {
-        console.print(&text::of_report(&report))
+    let options = args.options(to, Options::new(name(from.file_name())));
+    let report = write(&table, &options, to, |error| of_table(from, error))?;
+    answer(args, to, &report, None, console)
+}
+
+/// Measures on an engine, and makes a profile of that.
+fn measured(
+    args: &CalibrateArgs,
+    engine: EngineName,
+    to: &Path,
+    console: &mut Console<'_>,
+) -> Result<(), CliError> {
+    // Before a minute of measuring.
+    for path in args.table.iter().map(PathBuf::as_path).chain([to]) {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if folder.is_some_and(|folder| !folder.is_dir()) {
+            let message = format!("{} cannot be written: its folder does not exist", path.display());
+            return Err(CliError::refused("io", message));
+        }
     }
+    match engine {
+        EngineName::Threads => {
+            let options = args.samples(args.world.unwrap_or_else(|| cpus().max(2)), args.levels);
+            let sampled = threads::run(&options, console.progress)?;
+            conclude(args, engine, &options, &sampled, to, console)
+        }
+        #[cfg(feature = "mpi")]
+        EngineName::Mpi => mpi::run(args, to, console),
+        #[cfg(not(feature = "mpi"))]
+        EngineName::Mpi => Err(CliError::refused(
+            "no_such_engine",
+            "engine `mpi` is not compiled in; rebuild with `--features mpi`, or use `--engine threads`",
+        )),
+        EngineName::Cuda | EngineName::Nccl => Err(CliError::refused(
+            "no_such_engine",
+            "`reshard calibrate` measures in host memory; use `--engine threads` or `--engine mpi`, or `--from` with a table of nccl-tests",
+        )),
+    }
+}
+
+/// Writes the measurements and the profile, and prints the report; points that are not settled give status 1.
+fn conclude(
+    args: &CalibrateArgs,
+    engine: EngineName,
+    samples: &SampleOptions,
+    sampled: &Sampled,
+    to: &Path,
+    console: &mut Console<'_>,
+) -> Result<(), CliError> {
+    if let Some(path) = &args.table {
+        pictures::write(path, &sampled.table.to_string())?;
+    }
+    let (version, cpus) = (env!("CARGO_PKG_VERSION"), counted(cpus(), "CPU", "CPUs"));
+    let defaults = Options {
+        date: Some(date::today()),
+        node_ranks: Some(samples.node_ranks).filter(|&ranks| ranks < samples.world),
+        ..Options::new(format!("reshard {version}, engine {}, {cpus}", engine.name()))
+    };
+    let options = args.options(to, defaults);
+    let report =
+        write(&sampled.table, &options, to, |error| CliError::failed(error.code(), error.to_string()))?;
+    answer(args, to, &report, Some(&sampled.unsettled), console)?;
+    if sampled.unsettled.is_empty() { Ok(()) } else { Err(CliError::told(1)) }
+}
+
+impl CalibrateArgs {
+    /// Returns the options of a profile, with these defaults.
+    fn options(&self, to: &Path, defaults: Options) -> Options {
+        Options {
+            name: Some(self.name.clone().unwrap_or_else(|| name(to.file_stem()))),
+            from: self.measured_by.clone().unwrap_or(defaults.from),
+            date: self.date.clone().or(defaults.date),
+            node_ranks: self.levels.or(defaults.node_ranks),
+            between_nodes: self.between_nodes.unwrap_or(defaults.between_nodes),
+            thin: self.thin,
+            for_levels: defaults.for_levels,
+            compute: defaults.compute,
+        }
+    }
+
+    /// Returns the options of a sampler; all ranks are in one node unless nodes have fewer.
+    fn samples(&self, world: usize, node_ranks: Option<usize>) -> SampleOptions {
+        let defaults = SampleOptions::new(world);
+        SampleOptions {
+            node_ranks: node_ranks.unwrap_or(world),
+            most_bytes: self.most_bytes.unwrap_or(defaults.most_bytes),
+            total_us: self.seconds.map_or(defaults.total_us, |seconds| seconds * 1e6),
+            ..defaults
+        }
+    }
+}
+
+/// Makes a profile and writes it.
+fn write(
+    table: &Table,
+    options: &Options,
+    to: &Path,
+    error: impl FnOnce(Error) -> CliError,
+) -> Result<Report, CliError> {
+    let (profile, report) = calibrate(table, options).map_err(error)?;
+    pictures::write(to, &profile.to_string())?;
+    Ok(report)
+}
+
+/// Prints a report.
+fn answer(
+    args: &CalibrateArgs,
+    to: &Path,
+    report: &Report,
+    unsettled: Option<&[Unsettled]>,
+    console: &mut Console<'_>,
+) -> Result<(), CliError> {
+    if args.format.json {
+        return console.print_json(&Calibrated { written: to.display().to_string(), unsettled, report });
+    }
+    console.print(&(text::of_report(report) + &text::of_unsettled(unsettled.unwrap_or_default())))
+}
+
+/// Returns the number of CPUs of this process.
+fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 /// Compares a network with a table.
@@ -148,6 +282,27 @@ fn percent(text: &str) -> Result<f64, String> {
 fn ranks(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|&ranks| ranks > 1 && i32::try_from(ranks).is_ok());
     number.ok_or_else(|| format!("expected a whole number from 2 to {}", i32::MAX))
+}
+
+/// Parses a size in bytes, with or without a binary unit.
+fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let unit = match &text[digits.len()..] {
+        "" | "B" => Some(1),
+        "KiB" => Some(1 << 10),
+        "MiB" => Some(1 << 20),
+        "GiB" => Some(1 << 30),
+        _ => None,
+    };
+    let bytes = unit.and_then(|unit: u64| digits.parse::<u64>().ok()?.checked_mul(unit));
+    let bytes = bytes.filter(|bytes| (1..=1 << 40).contains(bytes));
+    bytes.ok_or_else(|| "expected 1 B to 1024 GiB, such as 4096, 512KiB, 64MiB or 1GiB".to_owned())
+}
+
+/// Parses a number of seconds, at most a day.
+fn seconds(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|&seconds| seconds > 0.0 && seconds <= 86_400.0);
+    number.ok_or_else(|| "expected a number of seconds up to 86400, such as 60".to_owned())
 }
 
 /// Parses a latency in microseconds and a rate in GB/s.

@@ -175,6 +175,18 @@ pub(crate) enum EngineName {
     Nccl,
 }
 
+impl EngineName {
+    /// Returns the name as an argument.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Threads => "threads",
+            Self::Mpi => "mpi",
+            Self::Cuda => "cuda",
+            Self::Nccl => "nccl",
+        }
+    }
+}
+
 /// Runs, and prints the report; in a job of processes the first one prints it.
 pub(crate) fn run(args: &RunArgs, console: &mut Console<'_>) -> Result<(), CliError> {
     let done = args.job().run(&mut Screen::new(console, args.format.json));

@@ -162,6 +162,40 @@ fn a_step_of_processes_is_that_of_threads() {
     refused(2, &["/nowhere"], "io", "/nowhere");
 }
 
+/// The first process alone writes and reports; ranks of one machine are one node, unless `--levels` is given.
+#[test]
+fn collectives_are_measured_on_processes() {
+    let dir = folder();
+    let [table, profile, made] =
+        ["table.jsonl", "profile.toml", "made.toml"].map(|name| text(&dir.path().join(name)).to_owned());
+    let texts = ["--name", "a test", "--measured-by", "a test", "--date", "2026-11-28", "--json"];
+    let cases: [(usize, &[&str], &[&str]); 2] =
+        [(2, &[], &["[2]"]), (4, &["--levels", "2"], &["[2]", "[1,2]", "[2,2]"])];
+    for (ranks, levels, spreads) in cases {
+        let arguments = ["--most-bytes", "1KiB", "--seconds", "10", "--write", &profile, "--table", &table];
+        let outcome = end(begin(ranks, "calibrate", &[&arguments[..], levels, &texts].concat()));
+        assert_eq!(outcome.stdout.lines().count(), 1, "{outcome:?}");
+        let report: serde_json::Value = serde_json::from_str(&outcome.stdout).unwrap();
+        let is_settled = report["unsettled"].as_array().unwrap().is_empty();
+        assert_eq!(outcome.status, i32::from(!is_settled), "{outcome:?}");
+        let curves = report["curves"].as_array().unwrap();
+        assert_eq!(curves.len(), 4 * spreads.len(), "{report}");
+        for curve in curves {
+            assert!(spreads.contains(&curve["spread"].to_string().as_str()), "{curve}");
+        }
+        let arguments = ["calibrate", "--from", &table, "--write", &made];
+        assert_eq!(started(&[&arguments[..], &texts].concat()).status, 0);
+        assert!(
+            fs::read(&made).unwrap() == fs::read(&profile).unwrap(),
+            "{profile} is another than of {table}"
+        );
+    }
+    let outcome = end(begin(2, "calibrate", &["--world", "3", "--write", &profile]));
+    let told: Vec<&str> = outcome.stderr.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert_eq!(told, ["error: the job has 2 ranks, but `--world` is 3; start 3 processes"], "{outcome:?}");
+    assert_eq!(outcome.status, 2);
+}
+
 /// A step whose processes have a program each.
 fn step_of_each(files: &[&str]) -> Child {
     let mpirun = std::env::var("RESHARD_MPIRUN").unwrap_or_else(|_| MPIRUN.to_string());

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use reshard_calibrate::{Check, CurveReport, Errors, Nominal, Report};
+use reshard_calibrate::{Cause, Check, CurveReport, Errors, Nominal, Report, Unsettled};
 use reshard_layout::internal::counted;
 
 /// Returns a report: the numbers of the levels, and a line for each curve.
@@ -65,6 +65,34 @@ fn of_curve(curve: &CurveReport) -> Vec<String> {
         percent(curve.expected.map(|e| e.median_percent)),
         percent(curve.expected.map(|e| e.p90_percent)),
     ]
+}
+
+/// Returns a line for each point that is not settled.
+pub(crate) fn of_unsettled(unsettled: &[Unsettled]) -> String {
+    if unsettled.is_empty() {
+        return String::new();
+    }
+    let row = |of: &Unsettled| {
+        let group = match of.nodes {
+            1 => counted(of.ranks, "rank", "ranks").to_string(),
+            nodes => format!("{} on {}", counted(of.ranks, "rank", "ranks"), counted(nodes, "node", "nodes")),
+        };
+        let cause = match of.cause {
+            Cause::Unstable { samples, range_percent } => {
+                [samples.to_string(), format!("{range_percent:.1} %")]
+            }
+            Cause::NotMeasured => ["none".to_owned(), "-".to_owned()],
+        };
+        [vec![of.collective.to_string(), group, size(of.bytes)], cause.to_vec()].concat()
+    };
+    let head = ["unstable", "", "", "samples", "range"].map(str::to_owned).to_vec();
+    let rows: Vec<Vec<String>> = std::iter::once(head).chain(unsettled.iter().map(row)).collect();
+    let mut text = columns(&rows, 3);
+    text.push_str("range: of the middle half of the samples, in percent of their median; 3 % is stable\n");
+    if unsettled.iter().any(|of| of.cause == Cause::NotMeasured) {
+        text.push_str("without samples: the time was over, see --seconds\n");
+    }
+    text
 }
 
 /// Returns the errors of a network, in all and by kind.

@@ -152,6 +152,18 @@ impl Comm {
         meet(groups.world(), TAGS as i32 - 1, words, &place, &mut self.requests, self.time_out)
     }
 
+    /// Returns the rank of each rank within its node, by `MPI_Comm_split_type`: a node is the ranks that share memory.
+    ///
+    /// Requires that all ranks call it. Ends the job if a rank does not arrive in time.
+    pub fn shared_memory_ranks(&mut self) -> Result<Vec<usize>, Error> {
+        let Some(groups) = &self.groups else { return Err(Error::NotInPlan { rank: self.rank }) };
+        let own = watchdog::within(self.time_out, "splitting the ranks by nodes", || {
+            groups.world().shared_memory_rank()
+        })?;
+        let all = self.share(&[own as u64])?;
+        Ok(all.into_iter().flatten().map(|rank| rank as usize).collect())
+    }
+
     /// Ends the job at once, on all ranks, with a failure status.
     ///
     /// For a rank that cannot continue while others wait for it.

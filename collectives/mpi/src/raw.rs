@@ -71,6 +71,24 @@ impl Handle {
         Handle::adopt(comm)
     }
 
+    /// Returns the rank of this process among those that share memory with it. Collective over the communicator.
+    pub(crate) fn shared_memory_rank(&self) -> Result<usize, Error> {
+        let mut comm = null_comm();
+        // SAFETY: `self.comm` is live until `self` is dropped, the type and the info are constants of the library, and
+        // `comm` is a valid location for a handle.
+        let code = unsafe {
+            ffi::MPI_Comm_split_type(
+                self.comm,
+                ffi::RSMPI_COMM_TYPE_SHARED,
+                self.rank as c_int,
+                ffi::RSMPI_INFO_NULL,
+                &raw mut comm,
+            )
+        };
+        check("MPI_Comm_split_type", self.rank, code)?;
+        Ok(Handle::adopt(comm)?.rank())
+    }
+
     /// Wraps a new communicator: from now on its errors are returned.
     fn adopt(comm: MPI_Comm) -> Result<Handle, Error> {
         let mut handle = Handle { comm, rank: 0, size: 0, not_send: PhantomData };
