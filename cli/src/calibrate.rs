@@ -164,10 +164,12 @@ fn conclude(
         pictures::write(path, &sampled.table.to_string())?;
     }
     let (version, cpus) = (env!("CARGO_PKG_VERSION"), counted(cpus(), "CPU", "CPUs"));
+    // Reductions are some 40 times slower there.
+    let build = if cfg!(debug_assertions) { ", debug build" } else { "" };
     let defaults = Options {
         date: Some(date::today()),
         node_ranks: Some(samples.node_ranks).filter(|&ranks| ranks < samples.world),
-        ..Options::new(format!("reshard {version}, engine {}, {cpus}", engine.name()))
+        ..Options::new(format!("reshard {version}, engine {}, {cpus}{build}", engine.name()))
     };
     let options = args.options(to, defaults);
     let report =
