@@ -79,7 +79,7 @@ fn sample(
 
 /// Returns the ranks of a node, given each rank within its node; `None` if nodes are uneven or not consecutive.
 ///
-/// If ranks within nodes count up from 0 again and again, each node is one such run of ranks: a rank with `n` before it
+/// If the ranks within nodes count up from 0 several times, each node is one such run of ranks: a rank with `n` before it
 /// in its node can only be in the node that began last, since all earlier ones have more.
 fn node_ranks(in_node: &[usize]) -> Option<usize> {
     let ranks = in_node.iter().skip(1).position(|&rank| rank == 0).map_or(in_node.len(), |at| at + 1);
