@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use reshard_planner::{Phase, Plan, Step, StepOp, Topology};
+use reshard_planner::{Phase, Plan, Step, StepOp};
 use reshard_sharding::Sharding;
 
 use crate::holders::{self, runs, sizes};
@@ -328,7 +328,7 @@ pub fn cost(plan: &Plan, greedy: Option<&Plan>) -> Scene {
 ///
 /// Returns `None` for a single level, and if the plan is too large to list its messages.
 fn by_level(plan: &Plan) -> Option<Part> {
-    let topology: Topology = plan.options().cost_model().parse().ok()?;
+    let topology = plan.options().topology()?;
     let levels = topology.levels();
     if levels.len() < 2 || !has_few_ranks(plan) {
         return None;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::arithmetic::Arithmetic;
 use crate::budget::SearchBudget;
-use crate::model::{MinTraffic, Model};
+use crate::model::{MinTraffic, Model, Topology};
 use crate::objective::Objective;
 use reshard_sharding::GroupPattern;
 
@@ -43,6 +43,14 @@ impl PlanOptions {
     /// It is `uniform`, or another [`CostModel::cache_key`](crate::CostModel::cache_key).
     pub fn cost_model(&self) -> String {
         self.model.text()
+    }
+
+    /// Returns the network with its curves; `None` for another [`CostModel`](crate::CostModel).
+    pub fn topology(&self) -> Option<&Topology> {
+        match &self.model {
+            Model::Topology(topology) => Some(topology),
+            Model::Other { .. } => None,
+        }
     }
 
     /// Returns the quantity that the plan minimizes.
