@@ -909,6 +909,14 @@ reshard_status reshard_plan_transposed(const struct reshard_plan *plan, struct r
 reshard_status reshard_planner_new(const char *settings, struct reshard_planner **out);
 
 /*
+ Makes a planner for the network of a measured profile, from the text of its TOML file.
+
+ `settings` are those of `reshard_planner_new` without `topology`; null are the default ones. The notation of a
+ network has no measured times, so `topology` cannot be a profile.
+ */
+reshard_status reshard_planner_of_profile(const char *profile, const char *settings, struct reshard_planner **out);
+
+/*
  Frees a planner; its plans stay valid. Null is ignored.
  */
 reshard_status reshard_planner_free(struct reshard_planner *planner);

@@ -5,11 +5,11 @@ use std::ffi::c_char;
 use std::sync::{Arc, LazyLock};
 
 use reshard_kernels::DType;
-use reshard_planner::PlanCache;
+use reshard_planner::{PlanCache, Profile, Topology};
 
-use crate::error::{Status, body};
+use crate::error::{Fault, Status, body};
 use crate::handles::{self, Handled};
-use crate::memory::text_if_any;
+use crate::memory::{text, text_if_any};
 use crate::sharding::Sharding;
 
 /// The number of plans that a planner caches.
@@ -67,6 +67,35 @@ pub unsafe extern "C" fn reshard_planner_new(settings: *const c_char, out: *mut 
         // SAFETY: as the caller promises.
         let settings = unsafe { text_if_any(settings, "settings") }?.unwrap_or_default();
         let planner = Planner::new(settings.parse()?);
+        // SAFETY: as the caller promises.
+        unsafe { handles::put(planner, out) }
+    })
+}
+
+/// Makes a planner for the network of a measured profile, from the text of its TOML file.
+///
+/// `settings` are those of `reshard_planner_new` without `topology`; null are the default ones. The notation of a
+/// network has no measured times, so `topology` cannot be a profile.
+///
+/// # Safety
+///
+/// Every pointer is null or follows the rules at the top of `reshard.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn reshard_planner_of_profile(
+    profile: *const c_char,
+    settings: *const c_char,
+    out: *mut *mut Planner,
+) -> Status {
+    body!(reshard_planner_of_profile(out) {
+        // SAFETY: as the caller promises.
+        let (profile, settings) = unsafe { (text(profile, "profile")?, text_if_any(settings, "settings")?) };
+        let settings = settings.unwrap_or_default();
+        if settings.split_ascii_whitespace().any(|setting| setting.starts_with("topology=")) {
+            let message = format!("`{settings}` has a topology; the network is that of the profile");
+            return Err(Fault::refused("usage", message));
+        }
+        let network = Topology::try_from(profile.parse::<Profile>()?)?;
+        let planner = Planner::new(settings.parse::<reshard_planner::Planner>()?.topology(network));
         // SAFETY: as the caller promises.
         unsafe { handles::put(planner, out) }
     })

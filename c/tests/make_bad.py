@@ -20,6 +20,8 @@ TEXTS = {
     ("reshard_sharding_type_parse", "notation"): '"S(0),R|P"',
     ("reshard_sharding_from_json", "json"): "sharding_json",
     ("reshard_plan_from_json", "json"): "plan_json",
+    ("reshard_planner_of_profile", "settings"): '"objective=bytes"',
+    "profile": '"launch_us = 5.0\\nmessage_us = 0.1\\nlevels = [{latency_us = 1.0, gbytes_per_s = 100.0}]"',
     "expression": '"(4,2):(1,4)"',
     "dtype": '"f32"',
     "settings": '"topology=h100 objective=bytes"',
@@ -31,7 +33,7 @@ TEXTS = {
 
 # Arguments that may be null.
 OPTIONAL = {
-    ("reshard_planner_new", "settings"), ("reshard_plan_new", "planner"), ("reshard_propagate", "planner"), ("reshard_calls_new", "dtype"), ("reshard_calls_new", "groups"),
+    ("reshard_planner_new", "settings"), ("reshard_planner_of_profile", "settings"), ("reshard_plan_new", "planner"), ("reshard_propagate", "planner"), ("reshard_calls_new", "dtype"), ("reshard_calls_new", "groups"),
 }
 
 # Good numbers.
@@ -301,7 +303,7 @@ static void make(int again) {
                 if (function, name) not in OPTIONAL:
                     call(f"{name} null", "NULL_POINTER", (at, "NULL"))
                 # A mesh of no axes has one rank, and a planner without settings is the default one.
-                empty = [] if function in ("reshard_mesh_parse", "reshard_planner_new") else [("empty", '""')]
+                empty = [] if name == "settings" or function == "reshard_mesh_parse" else [("empty", '""')]
                 for said, bad in [*empty, ("no UTF-8", '"\\xff\\xfe("'), ("nonsense", '"!(,\\xc3\\xa9"')]:
                     call(f"{name} {said}", "REFUSED", (at, bad))
             elif what == "list":

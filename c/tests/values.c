@@ -107,6 +107,28 @@ static void messages(const reshard_mesh *mesh, const char *from_text, const char
     ok(reshard_sharding_free(to));
 }
 
+/* A gather between two ranks takes 50 us, whatever its size. */
+static const char profile[] = "launch_us = 900.0\nmessage_us = 0.1\nlevels = [{latency_us = 1.0, gbytes_per_s = 100.0}]\n"
+                              "[[curves]]\ncollective = \"all_gather\"\nspread = [2]\nbytes = [1, 1073741824]\nus = [50.0, 50.0]\n";
+
+static void measured(const reshard_mesh *mesh) {
+    reshard_sharding *from = sharded(mesh, "S(0),R"), *to = sharded(mesh, "R,R");
+    reshard_planner *planner;
+    reshard_plan *plan;
+    double cost;
+    ok(reshard_planner_of_profile(profile, NULL, &planner));
+    ok(reshard_plan_new(from, to, "f32", planner, &plan));
+    ok(reshard_plan_cost_us(plan, &cost));
+    that(cost == 50, "a measured time");
+    ok(reshard_plan_free(plan));
+    ok(reshard_planner_free(planner));
+    ok(reshard_planner_of_profile(profile, "objective=bytes", &planner));
+    ok(reshard_planner_free(planner));
+    that(reshard_planner_of_profile(profile, "topology=h100", &planner) == RESHARD_STATUS_REFUSED, "two networks");
+    ok(reshard_sharding_free(from));
+    ok(reshard_sharding_free(to));
+}
+
 static void plans(const reshard_mesh *mesh) {
     reshard_sharding *from = sharded(mesh, "S(0),R"), *to = sharded(mesh, "R,R"), *again;
     reshard_planner *planner;
@@ -276,6 +298,7 @@ int main(int argc, char **argv) {
         messages(mesh, pairs[i][0], pairs[i][1]);
     }
     plans(mesh);
+    measured(mesh);
     meshes_and_types(mesh);
     checkpoint(mesh, argc > 1 ? argv[1] : "values.safetensors");
     propagation(mesh);
