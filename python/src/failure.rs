@@ -157,6 +157,7 @@ macro_rules! by_kind {
 
 by_kind!(
     reshard_planner::Error,
+    reshard_calibrate::Error,
     reshard_ops::Error,
     reshard_program::Error,
     reshard_reference::Error,

@@ -20,6 +20,7 @@
 mod arguments;
 mod arrays;
 mod buffers;
+mod calibrate;
 mod call;
 mod calls;
 mod checkpoint;
@@ -100,6 +101,7 @@ fn _reshard(module: &Bound<'_, PyModule>) -> PyResult<()> {
     verify::register(module)?;
     random::register(module)?;
     topology::register(module)?;
+    calibrate::register(module)?;
     step::register(module)?;
     plan::register(module)?;
     planner::register(module)?;

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use reshard_planner::{Arithmetic, Explanation, Objective, PlanCache, Planner, SearchBudget};
+use reshard_planner::{Arithmetic, Explanation, Objective, PlanCache, Planner, SearchBudget, Topology};
 use reshard_sharding::Sharding;
 
 use crate::arguments::type_name;
@@ -18,11 +18,14 @@ use crate::sequences::listed_if_any;
 use crate::sharding::PySharding;
 use crate::stop::stoppable;
 use crate::texts::{text, words};
-use crate::topology::{PyTopology, TopologyArgument};
+use crate::topology::{PyTopology, TopologyArgument, pickled_profile};
 use crate::value::hash_of;
 
 /// The number of plans that a planner caches.
 const KEPT: usize = 4096;
+
+/// The pickle of a planner: its settings, and the profile of a network that has no notation.
+type Pickled = (String, Option<String>);
 
 /// A planner for one network and one objective, with a cache of its plans.
 ///
@@ -268,8 +271,8 @@ impl PyPlanner {
 
     /// The network.
     #[getter]
-    fn topology(&self) -> Answer<PyTopology> {
-        Ok(PyTopology(self.planner.options().cost_model().parse()?))
+    fn topology(&self) -> PyTopology {
+        PyTopology(network(&self.planner).clone())
     }
 
     /// The objective: time, bytes or peak.
@@ -328,9 +331,34 @@ impl PyPlanner {
         hash_of(self.planner.to_string())
     }
 
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (String,))> {
-        Ok((py.get_type::<PyPlanner>().getattr("parse")?, (self.planner.to_string(),)))
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Pickled)> {
+        let read = py.import("reshard._reshard")?.getattr("_read_planner")?;
+        let topology = network(&self.planner);
+        let profile = pickled_profile(topology);
+        // The notation of curves, which the profile has, cannot be read.
+        let settings = match profile {
+            Some(_) => self.planner.clone().topology(topology.lines()).to_string(),
+            None => self.planner.to_string(),
+        };
+        Ok((read, (settings, profile)))
     }
+}
+
+/// Returns the network of a planner.
+fn network(planner: &Planner) -> &Topology {
+    planner.options().topology().expect("Python has no other cost models")
+}
+
+#[pyfunction]
+fn _read_planner(
+    #[pyo3(from_py_with = text)] settings: &str,
+    #[pyo3(from_py_with = text)] profile: Option<&str>,
+) -> Answer<PyPlanner> {
+    let planner = settings.parse::<Planner>()?;
+    Ok(PyPlanner::new(match profile {
+        Some(profile) => planner.topology(PyTopology::of_profile(profile)?.0),
+        None => planner,
+    }))
 }
 
 /// A plan compared with the axis-by-axis one; its text is the explanation.
@@ -402,5 +430,6 @@ fn plan(
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyPlanner>()?;
     module.add_class::<PyExplanation>()?;
+    module.add_function(wrap_pyfunction!(_read_planner, module)?)?;
     module.add_function(wrap_pyfunction!(plan, module)?)
 }
