@@ -9,6 +9,7 @@ It loads torch, which `import reshard` does not.
 from reshard._finding import Finding, FindingKind
 from reshard.torch.audit import Audit, Collective, Moved, audit
 from reshard.torch.beside import DTensorCost, Comparison, Redistributed
+from reshard.torch.calibrate import Calibration, calibrate
 from reshard.torch.check import CheckReport, check
 from reshard.torch.checkpoint import Reader, load, save
 from reshard.torch.groups import Groups
@@ -28,6 +29,7 @@ __all__ = [
     "Finding",
     "FindingKind",
     "Audit",
+    "Calibration",
     "DTensorCost",
     "CheckReport",
     "Collective",
@@ -48,6 +50,7 @@ __all__ = [
     "WeightSync",
     "FallbackError",
     "audit",
+    "calibrate",
     "check",
     "load",
     "mesh",

@@ -41,7 +41,7 @@ class GroupLink:
         self._group = dist.group.WORLD if group is None else group
         self.rank, self.ranks = dist.get_rank(), dist.get_process_group_ranks(self._group) if self._is_member() else []
         if self.rank not in self.ranks:
-            raise refused("group", f"rank {self.rank} is not in the group; only ranks of the group make a WeightSync")
+            raise refused("group", f"rank {self.rank} is not in the group; only its ranks take part")
         on_device = dist.get_backend(self._group) == "nccl"
         self.device = torch.device("cuda", torch.cuda.current_device()) if on_device else torch.device("cpu")
 
