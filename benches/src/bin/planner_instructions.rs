@@ -1,5 +1,6 @@
 //! Plans the problems of one kind, for counting instructions: all pairs of its list in turn. `bound_` and a
-//! kind only bounds their time. Pairs of two meshes have a name each.
+//! kind only bounds their time, `measured_` and a kind plans them by measured curves. Pairs of two meshes have a
+//! name each.
 //!
 //! ```text
 //! planner_instructions --list
@@ -21,6 +22,12 @@ const BOUND: &str = "bound_";
 
 /// Kinds whose bounds are counted.
 const BOUNDED: [&str; 4] = ["closed_form_3", "closed_form_3_131072", "terms", "two_levels"];
+
+/// Prefix of the names of plans by measured curves.
+const MEASURED: &str = "measured_";
+
+/// Kinds that are planned by measured curves too: at most one and a half times the instructions is the goal.
+const BY_CURVES: [&str; 5] = ["time", "terms", "two_levels", "two_levels_terms", "mixed"];
 
 /// Pairs of two meshes: name, source, target, of 1,024 ranks each; [`WHOLE`] is the tensor.
 const BETWEEN: [(&str, [&str; 2], [&str; 2]); 2] = [
@@ -54,6 +61,9 @@ fn main() -> ExitCode {
             for kind in BOUNDED {
                 println!("{BOUND}{kind}");
             }
+            for kind in BY_CURVES {
+                println!("{MEASURED}{kind}");
+            }
             for (name, ..) in BETWEEN {
                 println!("{name}");
             }
@@ -66,9 +76,13 @@ fn main() -> ExitCode {
                 return ExitCode::SUCCESS;
             }
             let (bound, name) = name.strip_prefix(BOUND).map_or((false, name), |kind| (true, kind));
+            let (measured, name) = name.strip_prefix(MEASURED).map_or((false, name), |kind| (true, kind));
             let kind = KINDS.iter().find(|k| k.name == name);
             if let (Some(kind), Ok(plans)) = (kind, plans.parse::<usize>()) {
-                let (planner, pairs) = ((kind.planner)(), kind.shardings());
+                let (mut planner, pairs) = ((kind.planner)(), kind.shardings());
+                if measured {
+                    planner = planner.topology(Topology::h100());
+                }
                 for (from, to) in pairs.iter().cycle().take(plans) {
                     let (from, to) = (black_box(from), black_box(to));
                     if bound {
