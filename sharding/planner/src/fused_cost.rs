@@ -152,7 +152,7 @@ pub(crate) fn cost_of_transposed(model: &Model, step: &Step, item: u64) -> Resul
     collective(model, op, &Priced::of(step).volume(item), step).map(Some)
 }
 
-/// How a step is priced.
+/// The sizes and the op by which a step is priced.
 struct Priced<'a> {
     /// The op that the model prices.
     op: StepOp,
