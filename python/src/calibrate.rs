@@ -43,6 +43,7 @@ impl PySampler {
     fn new(
         #[pyo3(from_py_with = number)] world: u32,
         #[pyo3(from_py_with = number)] node_ranks: u32,
+        only_whole: bool,
         #[pyo3(from_py_with = number)] most_bytes: u64,
         dtype: DTypeArgument,
         #[pyo3(from_py_with = number)] seconds: f64,
@@ -50,6 +51,7 @@ impl PySampler {
         let total_us = seconds * 1e6;
         let options = SampleOptions {
             node_ranks: node_ranks as usize,
+            only_whole,
             most_bytes,
             dtype: dtype.0,
             total_us,

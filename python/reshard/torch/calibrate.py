@@ -65,7 +65,8 @@ def calibrate(
 
     All ranks of the group call it with the same arguments, and get equal results; default: all ranks. Times are those
     of all-gather, reduce-scatter, all-reduce and all-to-all on 2, 4, .. ranks of a node and of several nodes, for sizes
-    up to `most_bytes`, on GPUs if the backend is NCCL. `seconds` limits the time of all samples. Nodes are the ranks
+    up to `most_bytes`, on GPUs if the backend is NCCL. A group of some ranks is measured as a whole only: PyTorch makes
+    groups within it with the other ranks. `seconds` limits the time of all samples. Nodes are the ranks
     with one host name, or `ranks_per_node` consecutive ranks. `write` is the file of the profile, which the first rank
     writes.
 
@@ -94,7 +95,7 @@ def calibrate(
         node_ranks, why_not = (ranks_per_node, None) if ranks_per_node is not None else ranks_of_a_node([host for _, host, *_ in said])
         if why_not is not None and is_first:
             warnings.warn(why_not, stacklevel=2)
-        sampler = _Sampler(len(link.ranks), node_ranks, most_bytes, dtype, seconds)
+        sampler = _Sampler(len(link.ranks), node_ranks, len(link.ranks) < dist.get_world_size(), most_bytes, dtype, seconds)
         calls = _Calls(link.device, dtype, most_bytes, len(link.ranks))
     except Exception as error:
         refusal = error
@@ -171,8 +172,6 @@ def timed_us(run: Callable[[], Any], calls: int, device: torch.device) -> float:
 
 def _measure(link: GroupLink, group: Any, sampler: _Sampler, calls: _Calls) -> None:
     """Takes all samples, in groups that exist for this time."""
-    # Groups of a part of the world are made without the other ranks, which do not take part.
-    is_world = len(link.ranks) == dist.get_world_size()
     groups: dict[tuple[int, ...], Any] = {tuple(range(len(link.ranks))): group}
     me = link.ranks.index(link.rank)
     while (sample := sampler.next_sample()) is not None:
@@ -181,7 +180,7 @@ def _measure(link: GroupLink, group: Any, sampler: _Sampler, calls: _Calls) -> N
         try:
             if tuple(members) not in groups:
                 ranks = [link.ranks[member] for member in members]
-                groups[tuple(members)] = dist.new_group(ranks, use_local_synchronization=not is_world) if is_world or me in members else None
+                groups[tuple(members)] = dist.new_group(ranks)
             # An all-reduce of one number is a barrier on every backend.
             number = torch.zeros(1, dtype=torch.float64, device=link.device)
             link.least(number)
@@ -192,8 +191,7 @@ def _measure(link: GroupLink, group: Any, sampler: _Sampler, calls: _Calls) -> N
             raise link.failed(error, what) from error
         sampler.record(-number.item())
     for of_group, made in groups.items():
-        # PyTorch before 2.14 gives a later group of these ranks the same name, with the stored addresses of this one.
-        if made is not group and me in of_group and is_world:
+        if made is not group and me in of_group:
             dist.destroy_process_group(made)
 
 

@@ -31,6 +31,8 @@ pub struct SampleOptions {
     pub world: usize,
     /// The ranks of a node, which are consecutive; it divides the number of ranks.
     pub node_ranks: usize,
+    /// `true` if only the group of all ranks is measured.
+    pub only_whole: bool,
     /// The greatest size in bytes, as nccl-tests counts it.
     pub most_bytes: u64,
     /// The collectives, a part of all-gather, reduce-scatter, all-reduce and all-to-all.
@@ -57,6 +59,7 @@ impl SampleOptions {
         SampleOptions {
             world,
             node_ranks: world,
+            only_whole: false,
             most_bytes: 64 << 20,
             collectives: MEASURED.to_vec(),
             dtype: DType::F32,

@@ -58,7 +58,8 @@ pub(crate) fn blocks(options: &SampleOptions) -> Result<Vec<Vec<PointKey>>, Erro
     if options.dtype.element_bytes().is_err() {
         return fault(SampleFault::DType(options.dtype));
     }
-    let spreads = spreads(world / node_ranks, node_ranks);
+    let nodes = world / node_ranks;
+    let spreads = if options.only_whole { vec![(nodes, world)] } else { spreads(nodes, node_ranks) };
     let mut blocks = Vec::new();
     for size in sizes(most_bytes) {
         for &collective in &places {
