@@ -138,18 +138,8 @@ fn collective(model: &Model, op: StepOp, volume: &Volume, step: &Step) -> Result
 ///
 /// The formula of the levels has one cost for both directions, and measured collectives have two.
 pub(crate) fn cost_of_transposed(model: &Model, step: &Step, item: u64) -> Result<Option<Cost>, Error> {
-    let op = match &*step.action {
-        Action::AllGather(_) => StepOp::ReduceScatter,
-        Action::ReduceScatter(..) => StepOp::AllGather,
-        Action::Slice(_)
-        | Action::ZeroFill(_)
-        | Action::AllToAll(_)
-        | Action::Exchange(_)
-        | Action::OrderedReduce(..)
-        | Action::AllReduce(_)
-        | Action::Transposed(_) => return Ok(None),
-    };
-    collective(model, op, &Priced::of(step).volume(item), step).map(Some)
+    let Some(priced) = Priced::of(step).transposed() else { return Ok(None) };
+    collective(model, priced.op, &priced.volume(item), priced.step).map(Some)
 }
 
 /// The sizes and the op by which a step is priced.
@@ -163,8 +153,7 @@ struct Priced<'a> {
 }
 
 impl<'a> Priced<'a> {
-    /// A transposed gather or scatter is the other of both, with the bytes of the original. A step that is counted
-    /// message by message is an exchange.
+    /// A step that is counted message by message is an exchange.
     fn of(step: &'a Step) -> Priced<'a> {
         let as_it_is = |op| Priced { op, sized: op, step };
         match &*step.action {
@@ -177,18 +166,21 @@ impl<'a> Priced<'a> {
                 as_it_is(StepOp::Exchange)
             }
             Action::Transposed(turned) => {
-                let of = Priced::of(&turned.of);
-                match of.op {
-                    StepOp::AllGather => Priced { op: StepOp::ReduceScatter, ..of },
-                    StepOp::ReduceScatter => Priced { op: StepOp::AllGather, ..of },
-                    StepOp::Slice
-                    | StepOp::ZeroFill
-                    | StepOp::AllReduce
-                    | StepOp::AllToAll
-                    | StepOp::Exchange => as_it_is(StepOp::Exchange),
-                }
+                Priced::of(&turned.of).transposed().unwrap_or_else(|| as_it_is(StepOp::Exchange))
             }
         }
+    }
+
+    /// Returns the other of gather and scatter, with the same bytes; `None` of any other step.
+    fn transposed(self) -> Option<Priced<'a>> {
+        let op = match self.op {
+            StepOp::AllGather => StepOp::ReduceScatter,
+            StepOp::ReduceScatter => StepOp::AllGather,
+            StepOp::Slice | StepOp::ZeroFill | StepOp::AllReduce | StepOp::AllToAll | StepOp::Exchange => {
+                return None;
+            }
+        };
+        Some(Priced { op, ..self })
     }
 
     /// Returns the bytes of the step; those of an exchange are in its messages.
