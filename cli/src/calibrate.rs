@@ -140,7 +140,7 @@ fn measured(
         #[cfg(feature = "mpi")]
         EngineName::Mpi => mpi::run(args, to, console),
         #[cfg(not(feature = "mpi"))]
-        EngineName::Mpi => Err(super::run::no_mpi()),
+        EngineName::Mpi => Err(super::no_mpi::no_mpi()),
         EngineName::Cuda | EngineName::Nccl => Err(CliError::refused(
             "no_such_engine",
             "`reshard calibrate` measures in host memory; use `--engine threads` or `--engine mpi`, or `--from` with a table of nccl-tests",

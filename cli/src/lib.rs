@@ -30,6 +30,8 @@ mod lines;
 mod listed;
 mod mesh;
 mod network;
+#[cfg(not(feature = "mpi"))]
+mod no_mpi;
 mod number;
 mod ops;
 mod pictures;

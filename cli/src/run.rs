@@ -187,15 +187,6 @@ impl EngineName {
     }
 }
 
-/// Returns the error of `--engine mpi` in a program without MPI.
-#[cfg(not(feature = "mpi"))]
-pub(crate) fn no_mpi() -> CliError {
-    CliError::refused(
-        "no_such_engine",
-        "engine `mpi` is not compiled in; rebuild with `--features mpi`, or use `--engine threads`",
-    )
-}
-
 /// Runs, and prints the report; in a job of processes the first one prints it.
 pub(crate) fn run(args: &RunArgs, console: &mut Console<'_>) -> Result<(), CliError> {
     let done = args.job().run(&mut Screen::new(console, args.format.json));

@@ -199,7 +199,7 @@ pub(crate) fn run(args: &StepArgs, console: &mut Console<'_>) -> Result<(), CliE
         #[cfg(feature = "mpi")]
         EngineName::Mpi => super::step_mpi::run(args, console),
         #[cfg(not(feature = "mpi"))]
-        EngineName::Mpi => Err(super::run::no_mpi()),
+        EngineName::Mpi => Err(super::no_mpi::no_mpi()),
         EngineName::Cuda | EngineName::Nccl => Err(CliError::refused(
             "no_such_engine",
             "`reshard step` computes in host memory; use `--engine threads` or `--engine mpi`",
