@@ -6,9 +6,8 @@ use std::time::Instant;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use reshard_benches::propagating::lists;
 use reshard_benches::results::{Limit, Measured, Results};
-use reshard_benches::transformer::{SCHEMES, graph};
 use reshard_kernels::DType;
-use reshard_ops::propagate::{Operand, PropagationCache, Propagator};
+use reshard_ops::propagate::{Operand, Propagator};
 use reshard_ops::rules::Op;
 use reshard_sharding::{Mesh, Sharding};
 
@@ -79,36 +78,6 @@ fn table(results: &mut Results) {
     }
 }
 
-/// Times a cache hit, by value and by handle, in nanoseconds.
-fn cached(results: &mut Results) {
-    let p = lists()[4].problems().expect("a list");
-    let cache = PropagationCache::new(Propagator::new(), 1024);
-    let ids: Vec<_> = p.inputs.iter().map(|[a, b]| [cache.intern(a), cache.intern(b)]).collect();
-    let op = cache.intern_op(&p.op);
-    let rounds = 200;
-    let by_value = median_us(|| {
-        for _ in 0..rounds {
-            for inputs in &p.inputs {
-                black_box(cache.propagate(&p.op, &p.mesh, black_box(inputs), &[]).expect("a choice"));
-            }
-        }
-    });
-    let by_handle = median_us(|| {
-        for _ in 0..rounds {
-            for [a, b] in &ids {
-                black_box(cache.propagate_interned(&op, black_box(&[a, b])).expect("a choice"));
-            }
-        }
-    });
-    let calls = f64::from(rounds) * p.inputs.len() as f64;
-    let [by_value, by_handle] = [by_value, by_handle].map(|us| us * 1e3 / calls);
-    for (how, ns, most) in [("value", by_value, 150.0), ("handle", by_handle, 50.0)] {
-        let limit = Limit::OursAtMost(most);
-        results.add(&Measured::alone(format!("propagation from the cache, by {how}"), ns, "ns", Some(limit)));
-    }
-    println!("cache: by value {by_value:.0} ns, by handle {by_handle:.0} ns");
-}
-
 /// Times `cat` of a thousand inputs, with one sharding and with three.
 fn cat(results: &mut Results) {
     let mesh: Mesh = "x=2,y=2".parse().expect("a mesh");
@@ -128,37 +97,10 @@ fn cat(results: &mut Results) {
     }
 }
 
-/// Times the forward graph of a transformer, with an empty cache every time.
-fn transformer(results: &mut Results) {
-    for scheme in &SCHEMES {
-        let (graph, _) = graph(scheme).expect("a graph");
-        let ask = || graph.propagate(&PropagationCache::new(Propagator::new(), 4096)).expect("a propagation");
-        let us = median_us(|| {
-            black_box(ask());
-        });
-        let what = format!("propagation of 24 layers on ({}), empty cache", scheme.name);
-        results.add(&Measured::alone(what, us / 1e3, "ms", Some(Limit::OursAtMost(10.0))));
-        let found = ask();
-        println!(
-            "transformer on ({}): {:.2} ms cold, {} redistributions, {:.1} MB, {:.0} us modelled",
-            scheme.name,
-            us / 1e3,
-            found.communications().len(),
-            found.received_bytes() as f64 / 1e6,
-            found.cost_us()
-        );
-        for c in found.communications().iter().take(12) {
-            println!("    {c}");
-        }
-    }
-}
-
 fn bench(c: &mut Criterion) {
     let command = "cargo bench -p reshard-benches --bench propagate";
     let mut results = Results::new("propagate", command, "ops.md").expect("a machine");
-    cached(&mut results);
     cat(&mut results);
-    transformer(&mut results);
     table(&mut results);
     results.write().expect("a folder");
     let mut group = c.benchmark_group("propagate");

@@ -10,7 +10,6 @@ pub mod propagating;
 pub mod redistribution;
 pub mod results;
 pub mod scheduling;
-pub mod transformer;
 
 /// Ratios of a yardstick's time to ours, one per turn: above 1, ours is faster.
 #[derive(Clone, Debug)]

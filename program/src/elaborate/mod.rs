@@ -12,6 +12,7 @@ mod laws;
 mod limits;
 mod memo;
 mod moves;
+mod nonnegative;
 mod numbered;
 mod operands;
 mod order;

@@ -17,6 +17,7 @@ use crate::elaborate::flows::{Differentiable, Flows};
 use crate::elaborate::implicit::ImplicitRedistribution;
 use crate::elaborate::limits::Limits;
 use crate::elaborate::moves::{TypeId, Types};
+use crate::elaborate::nonnegative;
 use crate::elaborate::search::{Frontier, Shared, Step};
 use crate::elaborate::ways::{self, Asked, OfList, Ways};
 use crate::elaborate::{ShardingSolver, made_later, refusal};
@@ -49,6 +50,8 @@ pub(crate) struct Facts {
     pub(crate) last: Vec<usize>,
     /// `true` for the values that have gradients.
     gradients: FxHashMap<ValueId, bool>,
+    /// The values without negative elements.
+    nonnegative: FxHashSet<ValueId>,
     /// The gradient flow through the inputs and outputs of each op.
     pub(crate) ops: Vec<Option<Flows>>,
     /// Search-independent data of each statement, computed on first use.
@@ -163,10 +166,14 @@ impl Segment<'_> {
                 if !made.contains(&v) && !facts.outside.iter().any(|(known, _)| *known == v) {
                     let is = self.outside(program, v)?;
                     facts.gradients.insert(v, is.gradient.is_some());
+                    if nonnegative::is_of_magnitudes(&is.value) {
+                        facts.nonnegative.insert(v);
+                    }
                     facts.outside.push((v, is));
                 }
             }
             made.extend(statement.makes());
+            nonnegative::follow(graph, statement, &mut facts.nonnegative);
             let mut op_gradients = None;
             match statement {
                 GraphStatement::Input(v) => {
@@ -402,6 +409,7 @@ impl Segment<'_> {
             },
             input_gradients,
             output_gradients,
+            nonnegative: inputs.iter().map(|v| facts.nonnegative.contains(v)).collect(),
             on,
             of_list: OfList {
                 given: given.clone().unwrap_or_default(),

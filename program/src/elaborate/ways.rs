@@ -38,6 +38,8 @@ pub(crate) struct Asked {
     pub(crate) also: Vec<TypeId>,
     pub(crate) input_gradients: Vec<bool>,
     pub(crate) output_gradients: Vec<bool>,
+    /// For each input, `true` if it has no negative element.
+    pub(crate) nonnegative: Vec<bool>,
     /// The number of the mesh on which it runs.
     pub(crate) on: usize,
     pub(crate) of_list: OfList,
@@ -168,6 +170,7 @@ impl Ways {
             also: &also,
             input_gradients: &asked.input_gradients,
             output_gradients: &asked.output_gradients,
+            nonnegative: &asked.nonnegative,
         };
         let found = self.propagator.typed_once(&asked.op, mesh, &question, MOST, &mut self.lists)?;
         let OfList { given, along, input_dtypes, output_dtypes, stored } = &asked.of_list;

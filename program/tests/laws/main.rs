@@ -12,6 +12,7 @@ mod again;
 mod elements;
 mod megatron;
 mod meshes;
+mod norms;
 mod pipeline;
 mod report;
 mod schedules;

@@ -4,7 +4,7 @@
 //!   crate `reshard-verify` tries a rule on data. Rules of one line are declared in `rules/standard.rs`, families of
 //!   ops that depend on arguments in `rules/families`.
 //! * [`gradients`]: what an op's backward computes, as calls of other ops; how it is sharded follows from the rules.
-//! * [`propagate`]: the strategy of least cost for an op on a whole mesh, by the planner's own model, and for graphs of ops.
+//! * [`propagate`]: the strategy of least cost for an op on a whole mesh, by the planner's own model.
 #![forbid(unsafe_code)]
 
 mod error;

@@ -39,14 +39,8 @@ pub struct Interned<T> {
 }
 
 impl<T> Interned<T> {
-    #[doc(hidden)]
-    pub fn new(id: u64, value: T) -> Interned<T> {
+    fn new(id: u64, value: T) -> Interned<T> {
         Interned { id, value: Arc::new(value) }
-    }
-
-    #[doc(hidden)]
-    pub fn id(&self) -> u64 {
-        self.id
     }
 
     /// Returns the interned value.
@@ -64,7 +58,7 @@ struct Generations<K, V> {
 
 /// A bounded map that retains the most recently used entries.
 #[derive(Debug)]
-pub struct Table<K, V> {
+struct Table<K, V> {
     entries: RwLock<Generations<K, V>>,
     /// Maximum number of entries per generation.
     half: usize,
@@ -72,13 +66,13 @@ pub struct Table<K, V> {
 
 impl<K: Hash + Eq, V: Clone> Table<K, V> {
     /// Creates a table of at most `capacity` entries.
-    pub fn new(capacity: usize) -> Table<K, V> {
+    fn new(capacity: usize) -> Table<K, V> {
         let entries = RwLock::new(Generations { young: WordMap::default(), old: WordMap::default() });
         Table { entries, half: (capacity / 2).max(1) }
     }
 
     /// Returns the value of a key, from either generation.
-    pub fn get(&self, key: &K) -> Option<V> {
+    fn get(&self, key: &K) -> Option<V> {
         {
             let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
             if let Some(v) = entries.young.get(key) {
@@ -95,7 +89,7 @@ impl<K: Hash + Eq, V: Clone> Table<K, V> {
     }
 
     /// Inserts a value; entries that were used least recently may be evicted.
-    pub fn insert(&self, key: K, value: V) {
+    fn insert(&self, key: K, value: V) {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         self.put(&mut entries, key, value);
     }
@@ -107,13 +101,8 @@ impl<K: Hash + Eq, V: Clone> Table<K, V> {
         entries.young.insert(key, value);
     }
 
-    /// Returns `true` if there are no entries.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Returns the number of entries.
-    pub fn len(&self) -> usize {
+    fn len(&self) -> usize {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         entries.young.len() + entries.old.len()
     }

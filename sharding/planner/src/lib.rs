@@ -82,7 +82,6 @@ pub use step::Step;
 pub mod internal {
     pub use crate::arithmetic::combine_op;
     pub use crate::budget::Effort;
-    pub use crate::cache::Table;
     pub use crate::choose::alike::Prices;
     pub use crate::choose::price::{Ask, Price};
     pub use crate::hash::{WordHasher, WordMap};

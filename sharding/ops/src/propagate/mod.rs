@@ -16,10 +16,8 @@
 //! lists the cheapest few with their plans, [`explicit`](Propagator::explicit) takes the inputs as they are
 //! or reports the error.
 mod bound;
-mod cache;
 mod choice;
 mod constraint;
-mod graph;
 mod made;
 mod operand;
 mod problem;
@@ -30,10 +28,8 @@ mod slots;
 mod target;
 mod typed;
 
-pub use cache::PropagationCache;
 pub use choice::{OpSharding, OperandIndex};
 pub use constraint::OutputConstraint;
-pub use graph::{Communication, Graph, Propagation, Value};
 pub use operand::Operand;
 pub use propagator::Propagator;
 pub use slots::ShardKind;

@@ -57,6 +57,8 @@ pub struct TypedStrategyQuery<'a> {
     pub input_gradients: &'a [bool],
     /// For each output, `true` if it has a gradient.
     pub output_gradients: &'a [bool],
+    /// For each input, `true` if it is known to have no negative element; `false` for those that are omitted.
+    pub nonnegative: &'a [bool],
 }
 
 impl Propagator {
@@ -73,7 +75,7 @@ impl Propagator {
     /// let mesh: Mesh = "tp=4".parse()?;
     /// let mm = OpTable::standard().op(&"mm".parse()?, &[&[8, 16], &[16, 32]])?;
     /// let inputs = [vec![Sharding::parse(&mesh, &[8, 16], "R")?], vec![Sharding::parse(&mesh, &[16, 32], "S(1)")?]];
-    /// let question = TypedStrategyQuery { inputs: &inputs, also: &[], input_gradients: &[true, true], output_gradients: &[true] };
+    /// let question = TypedStrategyQuery { inputs: &inputs, also: &[], input_gradients: &[true, true], output_gradients: &[true], nonnegative: &[] };
     /// let found = Propagator::new().typed(&mm, &mesh, &question, 100)?;
     /// let texts: Vec<String> = found.iter().map(|s| format!("{} {} -> {}", s.inputs[0], s.inputs[1], s.outputs[0])).collect();
     /// assert_eq!(texts, ["R R -> R", "I I -> I", "S(0) R -> S(0)", "R S(1) -> S(1)", "S(1) S(0) -> P(sum)"]);
@@ -128,9 +130,13 @@ impl Propagator {
         question: &TypedStrategyQuery<'_>,
         answer: impl FnOnce(&Typed<'_, '_>) -> T,
     ) -> Result<T, Error> {
-        let firsts: Result<Vec<Operand>, Error> = (question.inputs.iter())
-            .map(|at_hand| match at_hand.first() {
-                Some(first) => Ok(Operand::new(reshard_kernels::DType::F32, first.clone())),
+        let firsts: Result<Vec<Operand>, Error> = (question.inputs.iter().enumerate())
+            .map(|(i, at_hand)| match at_hand.first() {
+                Some(first) => {
+                    let first = Operand::new(reshard_kernels::DType::F32, first.clone());
+                    let is_known = question.nonnegative.get(i) == Some(&true);
+                    Ok(if is_known { first.nonnegative() } else { first })
+                }
                 None => Err(Error::Rule {
                     reason: format!("an input of {} is not available in any sharding", op.name()),
                 }),

@@ -157,11 +157,6 @@ impl Op {
         *self.0.operations.0.get_or_init(count)
     }
 
-    /// Returns a hash; equal ops have equal hashes.
-    pub(crate) fn hash_word(&self) -> u64 {
-        self.0.hash
-    }
-
     /// The name.
     pub fn name(&self) -> &str {
         &self.0.name
@@ -254,7 +249,8 @@ impl Op {
     /// A strategy that leaves it as a partial norm implies that: the whole is then a norm. If the strategy
     /// requires partial norms of inputs, these must have no negative elements, as only such a tensor is a
     /// partial norm without communication.
-    pub(crate) fn is_nonnegative(&self, output: usize, inputs: impl Fn(usize) -> bool) -> bool {
+    #[doc(hidden)]
+    pub fn is_nonnegative(&self, output: usize, inputs: impl Fn(usize) -> bool) -> bool {
         let of_norm = |e: &Entry| matches!(e, Entry::Partial(op) if op.is_of_magnitudes());
         let n = self.0.inputs.len();
         let says = |row: &Row| {

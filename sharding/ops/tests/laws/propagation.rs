@@ -220,32 +220,6 @@ fn a_thousand_inputs_are_a_few_that_are_alike() {
     assert!(c.inputs.iter().all(|s| *s == c.inputs[0]));
 }
 
-#[test]
-fn a_graph_says_what_it_inserts() {
-    use reshard_ops::propagate::{Graph, PropagationCache};
-    let m = mesh("dp=2,tp=4");
-    let mut graph = Graph::new(&m);
-    let x = graph.input("x", operand(&m, &[64, 32], "S(0),R")).unwrap();
-    let w = graph.input("w", operand(&m, &[32, 32], "S(0),S(1)")).unwrap();
-    let mm = op("mm", "mk,kn->mn", &[&[64, 32], &[32, 32]]);
-    // The weight is gathered over dp once, for both products.
-    graph.constrain(w, Sharding::parse(&m, &[32, 32], "R,S(1)").unwrap()).unwrap();
-    let a = graph.apply(&mm, &[x, w]).unwrap()[0];
-    graph.constrain(a, Sharding::parse(&m, &[64, 32], "S(0),R").unwrap()).unwrap();
-    let b = graph.apply(&mm, &[a, w]).unwrap()[0];
-    let found = graph.propagate(&PropagationCache::new(Propagator::new(), 16)).unwrap();
-    assert_eq!(found.sharding(b).unwrap().to_string(), "S(0),S(1)");
-    let lines: Vec<String> = found.communications().iter().map(ToString::to_string).collect();
-    assert_eq!(lines.len(), 2, "{lines:?}");
-    assert!(lines[0].starts_with("at the start: w [S(0),S(1)] -> [R,S(1)], 512 bytes"), "{lines:?}");
-    assert!(lines[1].starts_with("after op 0, mm: mm.0 [S(0),S(1)] -> [S(0),R], 3072 bytes"), "{lines:?}");
-    assert_eq!(found.received_bytes(), 512 + 3072);
-    // Errors name the op and the value.
-    let error = graph.apply(&mm, &[w, x]).unwrap_err().to_string();
-    assert_eq!(error, "op 2, mm: input 0 is w, whose shape is [32,32] and not [64,32]");
-    assert!(graph.constrain(a, Sharding::parse(&m, &[32, 32], "R,R").unwrap()).is_err());
-}
-
 /// A rank has its heads of queries, keys and values if one product makes all three.
 #[test]
 fn a_chunk_of_blocks_that_are_sharded_alike_is_free() {

@@ -65,11 +65,13 @@ fn a_list_out_of_a_memory_is_the_list() {
         let trained = r.below(2) == 1;
         let input_gradients: Vec<bool> = op.inputs().iter().map(|_| trained && r.below(3) > 0).collect();
         let output_gradients = vec![trained; op.outputs().len()];
+        let nonnegative: Vec<bool> = op.inputs().iter().map(|_| r.below(2) == 1).collect();
         let question = TypedStrategyQuery {
             inputs: &inputs,
             also: &also,
             input_gradients: &input_gradients,
             output_gradients: &output_gradients,
+            nonnegative: &nonnegative,
         };
         let before = known.len();
         let own = propagator.typed(op, mesh, &question, MOST);
