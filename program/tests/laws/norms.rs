@@ -7,7 +7,7 @@ use reshard_sharding::ReduceOp;
 
 use crate::elaborated;
 
-/// Gradients with their shardings on `dp=2,tp=4`; a replicated one is a scalar, which no rank can slice.
+/// Gradients with their shardings on `dp=2,tp=4`; one replicated is a scalar, which cannot be sliced.
 const GRADIENTS: [(&str, &str); 7] = [
     ("64,32", "S(0),S(1)"),
     ("64,32", "S(0),R"),
