@@ -1,10 +1,15 @@
-//! The fast copy in host memory, in the only file of this crate with unsafe code.
+//! The fast copy in host memory. Only this file and that of its registers, `lanes`, have unsafe code in this crate.
 //!
 //! A grid whose elements have 1, 2, 4, 8 or 16 bytes is copied in tiles of 64 bytes by 64 bytes. Segments of
 //! 64 bytes of the source rows are transposed 16 by 16 bytes in registers into a small buffer, which is then
 //! written as segments of 64 bytes of the target rows. So every cache line is read once and written once, for
 //! all strides: strides that are powers of two map many rows to one cache set and must not depend on lines
-//! staying there. Copies too large for the caches bypass them (non-temporal stores).
+//! staying there. Where an extent is not a multiple of the tile, the last tile overlaps the one before it and
+//! writes the same bytes again.
+//!
+//! Copies too large for the caches bypass them (non-temporal stores) and go along the rows of the source, which
+//! the processor fetches ahead. Rows of the target that begin anywhere in a line are still written in whole
+//! lines: the last 64 bytes of every row are kept until the next ones complete the line.
 //!
 //! # Soundness
 //!
@@ -14,14 +19,12 @@
 //! in range by construction.
 
 use crate::prepared::{Body, ByteLoop, check_range};
-use crate::{CopySide, Error, PreparedCopy};
+use crate::{CopySide, Error, PreparedCopy, lanes};
 
 /// Minimum bytes of a copy whose writes bypass the caches.
 const STREAM_BYTES: usize = 4 << 20;
 /// Bytes of a cache line, and the side of a tile.
 pub(crate) const LINE: usize = 64;
-/// Bytes of a register, and the side of a small tile.
-const REGISTER: usize = 16;
 
 impl PreparedCopy {
     /// Copies, and returns the number of bytes written.
@@ -59,9 +62,8 @@ impl PreparedCopy {
 #[allow(unsafe_code, reason = "pointers in range by construction, see the head of this file")]
 #[allow(clippy::inline_always, reason = "the bodies of the innermost loops")]
 mod unchecked {
-    use std::ops::Range;
-
-    use super::{ByteLoop, LINE, REGISTER, lanes};
+    use super::{ByteLoop, LINE};
+    use crate::lanes::{self, REGISTER};
 
     /// Calls `body` at every point of the loops.
     ///
@@ -174,9 +176,10 @@ mod unchecked {
         }
     }
 
-    /// Copies a grid in blocks that fit the first cache.
+    /// Copies a grid in blocks that fit the first cache, row by row along its longer side.
     unsafe fn blocked(src: *const u8, dst: *mut u8, a: ByteLoop, b: ByteLoop, item: usize) {
         let side = (512 / item.max(1)).clamp(8, 64);
+        let (a, b) = if a.extent < side.min(b.extent) { (b, a) } else { (a, b) };
         for b0 in (0..b.extent).step_by(side) {
             for a0 in (0..a.extent).step_by(side) {
                 let along = ByteLoop { extent: side.min(a.extent - a0), ..a };
@@ -192,79 +195,190 @@ mod unchecked {
         }
     }
 
-    /// Transposes elements of `W` bytes: tiles of 64 x 64 bytes, then of 16 x 16 bytes, then single elements.
-    unsafe fn tiled<const W: usize>(src: *const u8, dst: *mut u8, a: ByteLoop, b: ByteLoop, stream: bool) {
-        let at = |i: usize, j: usize| {
-            let (i, j) = (i as isize, j as isize);
-            // SAFETY: called with `i < a.extent` and `j < b.extent` only.
-            unsafe { (src.offset(i * a.source + j * W as isize), dst.offset(i * W as isize + j * b.target)) }
-        };
-        let (tile, small) = (LINE / W, REGISTER / W);
-        // Lines are written whole only if every row of the target has the same offset in its line.
-        let aligned = b.target.unsigned_abs().is_multiple_of(LINE) && (dst as usize).is_multiple_of(W);
-        let head = if aligned { dst.align_offset(LINE) / W } else { 0 }.min(a.extent);
-        let stream = stream && aligned;
-        let a_end = head + (a.extent - head) / tile * tile;
-        let b_end = b.extent / tile * tile;
-        let (a_range, b_range) = (head..a_end, 0..b_end);
-        // SAFETY: the ranges are within the extents and contain whole tiles.
-        unsafe {
-            if stream {
-                tiles::<W, true>(src, dst, a, b, a_range, b_range);
-            } else {
-                tiles::<W, false>(src, dst, a, b, a_range, b_range);
-            }
-        }
-        let rest = |a_range: Range<usize>, b_range: Range<usize>| {
-            let a_small = a_range.start + a_range.len() / small * small;
-            let b_small = b_range.start + b_range.len() / small * small;
-            // SAFETY: all indices are in the ranges, which are in the grid.
-            unsafe {
-                for j in (b_range.start..b_small).step_by(small) {
-                    for i in (a_range.start..a_small).step_by(small) {
-                        let (src, dst) = at(i, j);
-                        lanes::transpose::<W>(src, a.source, dst, b.target);
-                    }
-                }
-                for j in b_range.clone() {
-                    let from = if j < b_small { a_small } else { a_range.start };
-                    for i in from..a_range.end {
-                        let (src, dst) = at(i, j);
-                        copy_item(src, dst, W);
-                    }
-                }
-            }
-        };
-        rest(0..head, 0..b.extent);
-        rest(a_end..a.extent, 0..b.extent);
-        rest(head..a_end, b_end..b.extent);
+    /// Returns where part `k` of `size` begins, the last one so that it ends with the extent.
+    #[inline(always)]
+    fn begin(k: usize, size: usize, extent: usize) -> usize {
+        (k * size).min(extent - size)
     }
 
-    /// Copies whole tiles, in blocks of 256 bytes of the target's rows by 1024 bytes of the source's.
-    ///
-    /// A block has few enough pages for the TLB.
+    /// Transposes elements of `W` bytes in tiles of 64 x 64 bytes, or smaller ones if the grid is.
+    unsafe fn tiled<const W: usize>(src: *const u8, dst: *mut u8, a: ByteLoop, b: ByteLoop, stream: bool) {
+        let (tile, small) = (LINE / W, REGISTER / W);
+        let least = a.extent.min(b.extent);
+        // SAFETY: the same grid; parts of it are within its extents.
+        unsafe {
+            if least < small {
+                return blocked(src, dst, a, b, W);
+            }
+            if least < tile {
+                return slim::<W>(src, dst, a, b);
+            }
+            if !stream {
+                return through_caches::<W>(src, dst, a, b);
+            }
+            // Reads and writes `extent` elements of each row of the target, from element `from` on.
+            let part = |from: usize, extent: usize| {
+                let i = from as isize;
+                (src.offset(i * a.source), dst.offset(i * W as isize), ByteLoop { extent, ..a })
+            };
+            // Lines can be written directly if every row of the target has the same offset in its line.
+            let aligned = b.target.unsigned_abs().is_multiple_of(LINE) && (dst as usize).is_multiple_of(W);
+            let head = if aligned { dst.align_offset(LINE) / W } else { 0 };
+            let whole = (a.extent - head) / tile * tile;
+            let (from, to, along) = part(head, whole);
+            if aligned {
+                past_caches::<W>(from, to, along, b);
+            } else {
+                shifted::<W>(from, to, along, b);
+            }
+            if head > 0 {
+                let (from, to, along) = part(0, tile);
+                through_caches::<W>(from, to, along, b);
+            }
+            if head + whole < a.extent {
+                let (from, to, along) = part(a.extent - tile, tile);
+                through_caches::<W>(from, to, along, b);
+            }
+        }
+    }
+
+    /// Transposes a grid that has a side shorter than a tile, in tiles of 16 x 16 bytes, along its longer side.
+    unsafe fn slim<const W: usize>(src: *const u8, dst: *mut u8, a: ByteLoop, b: ByteLoop) {
+        let small = REGISTER / W;
+        let (columns, strips) = (a.extent.div_ceil(small), b.extent.div_ceil(small));
+        let tile = |column: usize, strip: usize| {
+            let i = begin(column, small, a.extent) as isize;
+            let j = begin(strip, small, b.extent) as isize;
+            // SAFETY: a tile at (i, j) ends within the extents, which are not below its side.
+            unsafe {
+                let (src, dst) =
+                    (src.offset(i * a.source + j * W as isize), dst.offset(i * W as isize + j * b.target));
+                lanes::transpose::<W>(src, a.source, dst, b.target);
+            }
+        };
+        if columns < strips {
+            (0..strips).for_each(|strip| (0..columns).for_each(|column| tile(column, strip)));
+        } else {
+            (0..columns).for_each(|column| (0..strips).for_each(|strip| tile(column, strip)));
+        }
+    }
+
+    /// Transposes a grid of at least a tile, in blocks of 256 bytes of the target's rows by 1024 bytes of the source's.
     #[inline(never)]
-    unsafe fn tiles<const W: usize, const STREAM: bool>(
-        src: *const u8,
-        dst: *mut u8,
-        a: ByteLoop,
-        b: ByteLoop,
-        a_range: Range<usize>,
-        b_range: Range<usize>,
-    ) {
+    unsafe fn through_caches<const W: usize>(src: *const u8, dst: *mut u8, a: ByteLoop, b: ByteLoop) {
         let tile = LINE / W;
-        for b0 in b_range.clone().step_by(16 * tile) {
-            for a0 in a_range.clone().step_by(4 * tile) {
-                for j in (b0..b_range.end.min(b0 + 16 * tile)).step_by(tile) {
-                    for i in (a0..a_range.end.min(a0 + 4 * tile)).step_by(tile) {
-                        let (i, j) = (i as isize, j as isize);
-                        // SAFETY: a tile at (i, j) ends within the ranges.
+        let (columns, strips) = (a.extent.div_ceil(tile), b.extent.div_ceil(tile));
+        for strip0 in (0..strips).step_by(16) {
+            for column0 in (0..columns).step_by(4) {
+                for strip in strip0..strips.min(strip0 + 16) {
+                    for column in column0..columns.min(column0 + 4) {
+                        let i = begin(column, tile, a.extent) as isize;
+                        let j = begin(strip, tile, b.extent) as isize;
+                        // SAFETY: a tile at (i, j) ends within the extents.
                         unsafe {
                             let src = src.offset(i * a.source + j * W as isize);
                             let dst = dst.offset(i * W as isize + j * b.target);
-                            line_tile::<W, STREAM>(src, a.source, dst, b.target);
+                            line_tile::<W, false>(src, a.source, dst, b.target);
                         }
                     }
+                }
+            }
+        }
+    }
+
+    /// Rows of the target that are written together: their pages and the source's fit the second TLB.
+    const ROWS: usize = 512;
+
+    /// Fetches the source of the tile after the next one along the source's rows, or what is there instead.
+    #[inline(always)]
+    fn fetch_ahead<const W: usize>(src: *const u8, step: isize) {
+        for k in 0..(LINE / W) as isize {
+            lanes::prefetch(src.wrapping_offset(k * step).wrapping_add(2 * LINE));
+        }
+    }
+
+    /// Transposes whole tiles to aligned lines, tile after tile along the source's rows.
+    #[inline(never)]
+    unsafe fn past_caches<const W: usize>(src: *const u8, dst: *mut u8, a: ByteLoop, b: ByteLoop) {
+        let tile = LINE / W;
+        let strips = b.extent.div_ceil(tile);
+        for strip0 in (0..strips).step_by(ROWS / tile) {
+            for i in (0..a.extent).step_by(tile) {
+                for strip in strip0..strips.min(strip0 + ROWS / tile) {
+                    let (i, j) = (i as isize, begin(strip, tile, b.extent) as isize);
+                    // SAFETY: a tile at (i, j) ends within the extents.
+                    unsafe {
+                        let src = src.offset(i * a.source + j * W as isize);
+                        fetch_ahead::<W>(src, a.source);
+                        let dst = dst.offset(i * W as isize + j * b.target);
+                        line_tile::<W, true>(src, a.source, dst, b.target);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Transposes whole tiles to rows that begin anywhere in a line, and writes whole lines but for their ends.
+    #[inline(never)]
+    unsafe fn shifted<const W: usize>(src: *const u8, dst: *mut u8, a: ByteLoop, b: ByteLoop) {
+        /// The last 64 bytes of a row, not all of them written, and the next 64.
+        #[derive(Clone, Copy)]
+        #[repr(align(64))]
+        struct Kept(#[allow(dead_code, reason = "used through a pointer")] [u8; 2 * LINE]);
+        const PITCH: usize = size_of::<Kept>();
+        let mut kept = std::mem::MaybeUninit::<[Kept; ROWS]>::uninit();
+        let kept = kept.as_mut_ptr().cast::<u8>();
+        let tile = LINE / W;
+        let strips = b.extent.div_ceil(tile);
+        for strip0 in (0..strips).step_by(ROWS / tile) {
+            let block = strip0..strips.min(strip0 + ROWS / tile);
+            // SAFETY: tiles end within the extents, and `block` has at most `ROWS` rows. Of a row that begins `past`
+            // bytes after a line, the lines written begin `past` bytes before the tile: in the row, as the first
+            // tile writes less. What is read of `kept` was written by the same tile or by the one before it.
+            unsafe {
+                for i in (0..a.extent).step_by(tile) {
+                    for strip in block.clone() {
+                        let j = begin(strip, tile, b.extent) as isize;
+                        let src = src.offset(i as isize * a.source + j * W as isize);
+                        fetch_ahead::<W>(src, a.source);
+                        let kept = kept.add((strip - strip0) * tile * PITCH);
+                        transpose_tile::<W>(src, a.source, kept.add(LINE), PITCH);
+                        for k in 0..tile {
+                            let (dst, kept) =
+                                (dst.offset((j + k as isize) * b.target).add(i * W), kept.add(k * PITCH));
+                            let past = dst as usize % LINE;
+                            if i == 0 && past > 0 {
+                                kept.add(LINE).copy_to_nonoverlapping(dst, LINE - past);
+                            } else {
+                                lanes::write_line::<true>(kept.add(LINE - past), dst.sub(past));
+                            }
+                            lanes::write_line::<false>(kept.add(LINE), kept);
+                        }
+                    }
+                }
+                for strip in block {
+                    let j = begin(strip, tile, b.extent) as isize;
+                    for k in 0..tile {
+                        let dst = dst.offset((j + k as isize) * b.target).add(a.extent * W);
+                        let past = dst as usize % LINE;
+                        let kept = kept.add(((strip - strip0) * tile + k) * PITCH);
+                        kept.add(LINE - past).copy_to_nonoverlapping(dst.sub(past), past);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Transposes one tile of 64 x 64 bytes into rows at distance `row`.
+    #[inline(always)]
+    unsafe fn transpose_tile<const W: usize>(src: *const u8, step: isize, to: *mut u8, row: usize) {
+        let small = REGISTER / W;
+        for i in 0..4 {
+            for j in 0..4 {
+                // SAFETY: segments within the tile at `src`, and within rows `0 .. LINE / W` at `to`.
+                unsafe {
+                    let from = src.offset((small * i) as isize * step).add(REGISTER * j);
+                    lanes::transpose::<W>(from, step, to.add(small * j * row + REGISTER * i), row as isize);
                 }
             }
         }
@@ -282,195 +396,12 @@ mod unchecked {
         struct Tile(#[allow(dead_code, reason = "used through a pointer")] [[u8; LINE]; LINE]);
         let mut tile = std::mem::MaybeUninit::<Tile>::uninit();
         let buffer = tile.as_mut_ptr().cast::<u8>();
-        let small = REGISTER / W;
-        // SAFETY: the first loops write lines `0 .. LINE / W` of the buffer in full, the last ones read them;
-        // source and target segments are within the tile at `src` and `dst`.
+        // SAFETY: the tile is written in full, and then read; the target's segments are within the tile at `dst`.
         unsafe {
-            for i in 0..4 {
-                for j in 0..4 {
-                    let from = src.offset((small * i) as isize * step).add(REGISTER * j);
-                    let to = buffer.add(small * j * LINE + REGISTER * i);
-                    lanes::transpose::<W>(from, step, to, LINE as isize);
-                }
-            }
+            transpose_tile::<W>(src, step, buffer, LINE);
             for j in 0..LINE / W {
                 lanes::write_line::<STREAM>(buffer.add(j * LINE), dst.offset(j as isize * row));
             }
-        }
-    }
-}
-/// Registers of 16 bytes: transposes of `16 / W` rows of `16 / W` elements, and whole lines.
-///
-/// The rows pass `log2(16 / W)` perfect shuffles: row `2i` and `2i + 1` become the low and the high halves of
-/// rows `i` and `i + n/2` interleaved, which rotates the bits of (row, element) by one; after `log2 n`
-/// rotations they are swapped.
-#[allow(unsafe_code, reason = "register loads and stores; pointers in range by the contract of `unchecked`")]
-#[allow(clippy::inline_always, reason = "single instructions")]
-mod lanes {
-    #[cfg(not(target_arch = "x86_64"))]
-    use portable::{Register, fence_all, interleave, load, store, store_past_caches};
-    #[cfg(target_arch = "x86_64")]
-    use sse2::{Register, fence_all, interleave, load, store, store_past_caches};
-
-    use super::{LINE, REGISTER};
-
-    /// Makes stores that bypass the caches visible before later accesses.
-    pub(super) fn fence() {
-        fence_all();
-    }
-
-    /// Transposes `16 / W` rows of 16 bytes at distance `step` into rows at distance `row`.
-    #[inline(always)]
-    pub(super) unsafe fn transpose<const W: usize>(src: *const u8, step: isize, dst: *mut u8, row: isize) {
-        let n = REGISTER / W;
-        // SAFETY: `n` rows of 16 bytes are valid at both, by the contract of `unchecked`.
-        unsafe {
-            let mut rows: [Register; REGISTER] = [load(src); REGISTER];
-            for (i, register) in rows.iter_mut().enumerate().take(n).skip(1) {
-                *register = load(src.offset(i as isize * step));
-            }
-            let mut stage = 1;
-            while stage < n {
-                let old = rows;
-                for i in 0..n / 2 {
-                    (rows[2 * i], rows[2 * i + 1]) = interleave::<W>(old[i], old[i + n / 2]);
-                }
-                stage *= 2;
-            }
-            for (j, register) in rows.iter().enumerate().take(n) {
-                store(dst.offset(j as isize * row), *register);
-            }
-        }
-    }
-
-    /// Copies a line from an aligned buffer; bypasses the caches only for an aligned line.
-    #[inline(always)]
-    pub(super) unsafe fn write_line<const STREAM: bool>(src: *const u8, dst: *mut u8) {
-        for at in (0..LINE).step_by(REGISTER) {
-            // SAFETY: a line is valid at both; the caller streams only to lines that are aligned.
-            unsafe {
-                if STREAM {
-                    store_past_caches(dst.add(at), load(src.add(at)));
-                } else {
-                    store(dst.add(at), load(src.add(at)));
-                }
-            }
-        }
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    mod sse2 {
-        use std::arch::x86_64 as x86;
-
-        pub(super) type Register = x86::__m128i;
-
-        #[inline(always)]
-        pub(super) unsafe fn load(src: *const u8) -> Register {
-            // SAFETY: 16 bytes are valid; the load may be unaligned.
-            unsafe { x86::_mm_loadu_si128(src.cast()) }
-        }
-
-        #[inline(always)]
-        pub(super) unsafe fn store(dst: *mut u8, value: Register) {
-            // SAFETY: 16 bytes are valid; the store may be unaligned.
-            unsafe { x86::_mm_storeu_si128(dst.cast(), value) }
-        }
-
-        #[inline(always)]
-        pub(super) unsafe fn store_past_caches(dst: *mut u8, value: Register) {
-            // SAFETY: 16 bytes are valid and aligned; `fence_all` follows before the copy returns.
-            unsafe { x86::_mm_stream_si128(dst.cast(), value) }
-        }
-
-        #[inline(always)]
-        pub(super) fn fence_all() {
-            // SAFETY: every x86-64 processor has SSE.
-            unsafe { x86::_mm_sfence() }
-        }
-
-        /// Returns the low and the high halves of `a` and `b`, with elements of `W` bytes alternating.
-        #[inline(always)]
-        pub(super) fn interleave<const W: usize>(a: Register, b: Register) -> (Register, Register) {
-            // SAFETY: every x86-64 processor has SSE2.
-            unsafe {
-                match W {
-                    1 => (x86::_mm_unpacklo_epi8(a, b), x86::_mm_unpackhi_epi8(a, b)),
-                    2 => (x86::_mm_unpacklo_epi16(a, b), x86::_mm_unpackhi_epi16(a, b)),
-                    4 => (x86::_mm_unpacklo_epi32(a, b), x86::_mm_unpackhi_epi32(a, b)),
-                    _ => (x86::_mm_unpacklo_epi64(a, b), x86::_mm_unpackhi_epi64(a, b)),
-                }
-            }
-        }
-    }
-
-    #[cfg(any(test, not(target_arch = "x86_64")))]
-    #[cfg_attr(
-        target_arch = "x86_64",
-        allow(dead_code, reason = "the fall-back of other processors, tested here too")
-    )]
-    mod portable {
-        use super::REGISTER;
-
-        pub(super) type Register = [u8; REGISTER];
-
-        #[inline(always)]
-        pub(super) unsafe fn load(src: *const u8) -> Register {
-            // SAFETY: 16 bytes are valid.
-            unsafe { src.cast::<Register>().read_unaligned() }
-        }
-
-        #[inline(always)]
-        pub(super) unsafe fn store(dst: *mut u8, value: Register) {
-            // SAFETY: 16 bytes are valid.
-            unsafe { dst.cast::<Register>().write_unaligned(value) }
-        }
-
-        #[inline(always)]
-        pub(super) unsafe fn store_past_caches(dst: *mut u8, value: Register) {
-            // SAFETY: 16 bytes are valid.
-            unsafe { store(dst, value) }
-        }
-
-        #[inline(always)]
-        pub(super) fn fence_all() {}
-
-        /// Returns the low and the high halves of `a` and `b`, with elements of `W` bytes alternating.
-        #[inline(always)]
-        pub(super) fn interleave<const W: usize>(a: Register, b: Register) -> (Register, Register) {
-            let half = |from: usize| -> Register {
-                std::array::from_fn(|k| {
-                    let at = from + k / (2 * W) * W + k % W;
-                    if (k / W).is_multiple_of(2) { a[at] } else { b[at] }
-                })
-            };
-            (half(0), half(REGISTER / 2))
-        }
-    }
-
-    #[cfg(all(test, target_arch = "x86_64"))]
-    mod tests {
-        #[test]
-        fn both_interleaves_agree() {
-            fn check<const W: usize>() {
-                let a: [u8; 16] = std::array::from_fn(|i| i as u8);
-                let b = a.map(|x| x + 16);
-                let (low, high) = super::portable::interleave::<W>(a, b);
-                let mut fast = [[0u8; 16]; 2];
-                // SAFETY: the arrays have 16 bytes each.
-                unsafe {
-                    let (l, h) = super::sse2::interleave::<W>(
-                        super::sse2::load(a.as_ptr()),
-                        super::sse2::load(b.as_ptr()),
-                    );
-                    super::sse2::store(fast[0].as_mut_ptr(), l);
-                    super::sse2::store(fast[1].as_mut_ptr(), h);
-                }
-                assert_eq!([low, high], fast, "{W}");
-            }
-            check::<1>();
-            check::<2>();
-            check::<4>();
-            check::<8>();
         }
     }
 }

@@ -46,6 +46,7 @@ mod dtype;
 mod element;
 mod error;
 mod host;
+mod lanes;
 mod nest;
 #[allow(clippy::inline_always, reason = "the body of a loop that is to be vectorised")]
 mod norm;

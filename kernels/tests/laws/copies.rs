@@ -128,15 +128,36 @@ fn layouts_that_do_not_nest_copy_too() {
 
 #[test]
 fn large_transposes_take_the_streaming_path() {
-    for (rows, columns, item) in
-        [(2048, 1024, 4), (1000, 1300, 4), (1031, 2053, 2), (4096, 2048, 1), (700, 800, 8), (512, 640, 16)]
-    {
-        let nest = LoopNest::new(0, 0, [Mode::new(rows, (columns, 1)), Mode::new(columns, (1, rows))]);
-        let source = bytes((rows * columns) as usize * item);
-        let (mut fast, mut slow) = (vec![0; source.len()], vec![0; source.len()]);
+    let whole = [(2048, 1024, 4), (4096, 2048, 1), (512, 640, 16), (1000, 1300, 4), (700, 800, 8)];
+    let odd = [(1031, 2053, 2), (2063, 2053, 1), (1031, 1033, 4), (733, 739, 8), (521, 523, 16)];
+    let long = [(65, 70_001, 1), (70_001, 65, 1), (17, 70_001, 4), (70_001, 17, 4), (40, 53_001, 2)];
+    let short = [(7, 200_001, 4), (200_001, 7, 4), (3, 400_001, 4), (1_400_001, 3, 1), (5, 120_001, 8)];
+    for (rows, columns, item) in [whole, odd, long, short].as_flattened().iter().copied() {
+        // Rows of the target next to each other, and from an odd element on with gaps between them.
+        for (offset, gap) in [(0, 0), (3, 5)] {
+            let modes = [Mode::new(rows, (columns, 1)), Mode::new(columns, (1, rows + gap))];
+            let nest = LoopNest::new(0, offset, modes);
+            let source = bytes((rows * columns) as usize * item);
+            let target = vec![7; (offset + columns * (rows + gap)) as usize * item];
+            let (mut fast, mut slow) = (target.clone(), target);
+            PreparedCopy::new(&nest, item).unwrap().run(&mut fast, &source).unwrap();
+            reference::copy_nest(&mut slow, &source, &nest, item);
+            assert!(fast == slow, "{rows} x {columns} of {item}, {offset} and {gap}");
+        }
+    }
+}
+
+#[test]
+fn large_transposes_of_backward_and_repeated_rows() {
+    for (item, stride) in [(1, -2113), (2, -2113), (4, 0), (16, -2113)] {
+        let first = if stride < 0 { 1030 * 2113 } else { 0 };
+        let nest = LoopNest::new(first, 1, [Mode::new(1031, (stride, 1)), Mode::new(2111, (1, 1035))]);
+        let source = bytes(1031 * 2113 * item);
+        let target = vec![7; (1 + 2111 * 1035) * item];
+        let (mut fast, mut slow) = (target.clone(), target);
         PreparedCopy::new(&nest, item).unwrap().run(&mut fast, &source).unwrap();
         reference::copy_nest(&mut slow, &source, &nest, item);
-        assert!(fast == slow, "{rows} x {columns} of {item}");
+        assert!(fast == slow, "{item} {stride}");
     }
 }
 
