@@ -8,8 +8,8 @@
 //! writes the same bytes again.
 //!
 //! Copies too large for the caches bypass them (non-temporal stores) and go along the rows of the source, which
-//! the processor fetches ahead. Rows of the target that begin anywhere in a line are still written in whole
-//! lines: the last 64 bytes of every row are kept until the next ones complete the line.
+//! the processor prefetches. Rows of the target that begin anywhere in a line are still written in whole
+//! lines: the last 64 bytes of every row are held until the next ones complete the line.
 //!
 //! # Soundness
 //!
@@ -117,6 +117,7 @@ mod unchecked {
     }
 
     /// Copies strided elements.
+    #[inline(always)]
     pub(super) unsafe fn row(src: *const u8, dst: *mut u8, along: ByteLoop, item: usize) {
         #[inline(always)]
         unsafe fn typed<T: Copy>(src: *const u8, dst: *mut u8, along: ByteLoop) {
@@ -178,12 +179,12 @@ mod unchecked {
 
     /// Copies a grid in blocks that fit the first cache, row by row along its longer side.
     unsafe fn blocked(src: *const u8, dst: *mut u8, a: ByteLoop, b: ByteLoop, item: usize) {
-        let side = (512 / item.max(1)).clamp(8, 64);
+        let (side, across) = ((512 / item.max(1)).max(8), (2048 / item.max(1)).max(8));
         let (a, b) = if a.extent < side.min(b.extent) { (b, a) } else { (a, b) };
-        for b0 in (0..b.extent).step_by(side) {
+        for b0 in (0..b.extent).step_by(across) {
             for a0 in (0..a.extent).step_by(side) {
                 let along = ByteLoop { extent: side.min(a.extent - a0), ..a };
-                for i in b0..b.extent.min(b0 + side) {
+                for i in b0..b.extent.min(b0 + across) {
                     let (a0, i) = (a0 as isize, i as isize);
                     // SAFETY: `a0` and `i` are below the extents, and the row ends within the grid.
                     unsafe {
@@ -286,14 +287,14 @@ mod unchecked {
         }
     }
 
-    /// Rows of the target that are written together: their pages and the source's fit the second TLB.
+    /// Rows of the target of one block: their pages and the source's fit the second TLB.
     const ROWS: usize = 512;
 
-    /// Fetches the source of the tile after the next one along the source's rows, or what is there instead.
+    /// Fetches the source of the tile after the next one along the source's rows; past the end, of whatever follows.
     #[inline(always)]
     fn fetch_ahead<const W: usize>(src: *const u8, step: isize) {
         for k in 0..(LINE / W) as isize {
-            lanes::prefetch(src.wrapping_offset(k * step).wrapping_add(2 * LINE));
+            lanes::prefetch::<W>(src.wrapping_offset(k * step).wrapping_add(2 * LINE));
         }
     }
 
@@ -334,7 +335,7 @@ mod unchecked {
             let block = strip0..strips.min(strip0 + ROWS / tile);
             // SAFETY: tiles end within the extents, and `block` has at most `ROWS` rows. Of a row that begins `past`
             // bytes after a line, the lines written begin `past` bytes before the tile: in the row, as the first
-            // tile writes less. What is read of `kept` was written by the same tile or by the one before it.
+            // tile writes less. The bytes read from `kept` were written by the same tile or by the one before it.
             unsafe {
                 for i in (0..a.extent).step_by(tile) {
                     for strip in block.clone() {

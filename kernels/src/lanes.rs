@@ -25,10 +25,12 @@ pub(super) fn fence() {
     fence_all();
 }
 
-/// Asks for the line of an address, which may be any.
+/// Requests the line of an address, which may be any, for a tile of elements of `W` bytes.
+///
+/// Tiles of elements of one byte have 64 lines, more than the first cache can await.
 #[inline(always)]
-pub(super) fn prefetch(src: *const u8) {
-    prefetch_line(src);
+pub(super) fn prefetch<const W: usize>(src: *const u8) {
+    if W == 1 { prefetch_line::<false>(src) } else { prefetch_line::<true>(src) }
 }
 
 /// Transposes `16 / W` rows of 16 bytes at distance `step` into rows at distance `row`.
@@ -95,9 +97,15 @@ mod sse2 {
     }
 
     #[inline(always)]
-    pub(super) fn prefetch_line(src: *const u8) {
+    pub(super) fn prefetch_line<const FIRST: bool>(src: *const u8) {
         // SAFETY: every x86-64 processor has SSE, and a prefetch of any address is allowed.
-        unsafe { x86::_mm_prefetch::<{ x86::_MM_HINT_T0 }>(src.cast()) }
+        unsafe {
+            if FIRST {
+                x86::_mm_prefetch::<{ x86::_MM_HINT_T0 }>(src.cast());
+            } else {
+                x86::_mm_prefetch::<{ x86::_MM_HINT_T1 }>(src.cast());
+            }
+        }
     }
 
     #[inline(always)]
@@ -150,7 +158,7 @@ mod portable {
     }
 
     #[inline(always)]
-    pub(super) fn prefetch_line(_: *const u8) {}
+    pub(super) fn prefetch_line<const FIRST: bool>(_: *const u8) {}
 
     #[inline(always)]
     pub(super) fn fence_all() {}
