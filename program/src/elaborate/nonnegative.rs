@@ -2,15 +2,10 @@
 //!
 //! Only these become partial values of a norm without communication.
 
-use reshard_sharding::Sharding;
+use reshard_ops::propagate::is_of_magnitudes;
 use rustc_hash::FxHashSet;
 
 use crate::graph::{Graph, GraphStatement, ValueId};
-
-/// Returns `true` if a tensor with this sharding has no negative element.
-pub(crate) fn is_of_magnitudes(sharding: &Sharding) -> bool {
-    sharding.partial().iter().any(|p| p.op.is_of_magnitudes())
-}
 
 /// Adds the results of a statement that have no negative element, if its operands in `known` have none.
 pub(crate) fn follow(graph: &Graph, statement: &GraphStatement, known: &mut FxHashSet<ValueId>) {

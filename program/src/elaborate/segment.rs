@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 
 use reshard_kernels::DType;
+use reshard_ops::propagate::is_of_magnitudes;
 use reshard_ops::rules::Op;
 use reshard_planner::internal::go_on;
 use reshard_sharding::ShardingType;
@@ -166,7 +167,7 @@ impl Segment<'_> {
                 if !made.contains(&v) && !facts.outside.iter().any(|(known, _)| *known == v) {
                     let is = self.outside(program, v)?;
                     facts.gradients.insert(v, is.gradient.is_some());
-                    if nonnegative::is_of_magnitudes(&is.value) {
+                    if is_of_magnitudes(&is.value) {
                         facts.nonnegative.insert(v);
                     }
                     facts.outside.push((v, is));

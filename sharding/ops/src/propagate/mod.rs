@@ -31,6 +31,8 @@ mod typed;
 pub use choice::{OpSharding, OperandIndex};
 pub use constraint::OutputConstraint;
 pub use operand::Operand;
+#[doc(hidden)]
+pub use operand::is_of_magnitudes;
 pub use propagator::Propagator;
 pub use slots::ShardKind;
 #[doc(hidden)]

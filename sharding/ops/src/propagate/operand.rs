@@ -34,7 +34,7 @@ pub struct Operand {
 impl Operand {
     /// An operand.
     pub fn new(dtype: DType, sharding: Sharding) -> Operand {
-        let nonnegative = sharding.partial().iter().any(|p| p.op.is_of_magnitudes());
+        let nonnegative = is_of_magnitudes(&sharding);
         Operand { dtype, sharding, nonnegative }
     }
 
@@ -52,6 +52,12 @@ impl Operand {
             Err(e) => Err(Error::Unsupported { reason: e.to_string() }),
         }
     }
+}
+
+/// Returns `true` if a tensor with this sharding has no negative element.
+#[doc(hidden)]
+pub fn is_of_magnitudes(sharding: &Sharding) -> bool {
+    sharding.partial().iter().any(|p| p.op.is_of_magnitudes())
 }
 
 impl fmt::Display for Operand {
