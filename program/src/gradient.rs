@@ -26,14 +26,14 @@ impl Program {
     /// Returns the statements that compute the gradients of the sum of a value with respect to others.
     ///
     /// The gradients get the given names. With `twice`, they have gradients in turn. Other values get no
-    /// `reserved` name.
+    /// `reserved` name. The numbers are where the statements of each forward statement end.
     pub(crate) fn backward(
         &self,
         loss: ValueId,
         wrt: &[(ValueId, String)],
         twice: bool,
         reserved: &Arc<FxHashSet<String>>,
-    ) -> Result<Graph, Error> {
+    ) -> Result<(Graph, Vec<usize>), Error> {
         let mut b = Backward {
             program: self,
             twice,
@@ -61,6 +61,7 @@ impl Program {
         b.graph.values[ones[0].0].dtype = self.get(loss).dtype;
         let first = b.moved(ones[0], loss, None)?;
         b.parts.insert(loss, first);
+        let mut ends = vec![b.graph.statements.len()];
         for item in self.statements.iter().rev() {
             match item {
                 Statement::Input(_) | Statement::NoGrad => {}
@@ -73,11 +74,13 @@ impl Program {
                 }
                 Statement::Op { call, inputs, outputs, .. } => b.op(call, inputs, outputs)?,
             }
+            ends.push(b.graph.statements.len());
         }
         let totals = wrt.iter().map(|(v, _)| b.complete(*v)).collect::<Result<Vec<_>, Error>>()?;
-        b.graph.remove_unused(&totals);
+        b.graph.remove_unused(&totals, &mut ends);
         b.name(wrt, &totals)?;
-        Ok(b.graph)
+        ends.push(b.graph.statements.len());
+        Ok((b.graph, ends))
     }
 }
 
@@ -262,20 +265,29 @@ impl Backward<'_> {
 }
 
 impl Graph {
-    /// Removes the ops and redistributions that these values do not depend on.
-    fn remove_unused(&mut self, wanted: &[ValueId]) {
+    /// Removes the ops and redistributions that these values do not depend on, before each of these ends.
+    fn remove_unused(&mut self, wanted: &[ValueId], ends: &mut [usize]) {
         let mut used: Vec<bool> = vec![false; self.values.len()];
         for v in wanted {
             used[v.0] = true;
         }
         let mut kept: Vec<GraphStatement> = Vec::with_capacity(self.statements.len());
-        for statement in self.statements.drain(..).rev() {
+        // The number of statements that stay before each one.
+        let mut stays = vec![0; self.statements.len() + 1];
+        for (n, statement) in self.statements.drain(..).enumerate().rev() {
             if statement.makes().iter().any(|v| used[v.0]) {
                 for v in statement.takes() {
                     used[v.0] = true;
                 }
                 kept.push(statement);
+                stays[n + 1] = 1;
             }
+        }
+        for n in 1..stays.len() {
+            stays[n] += stays[n - 1];
+        }
+        for end in ends {
+            *end = stays[*end];
         }
         kept.reverse();
         self.statements = kept;

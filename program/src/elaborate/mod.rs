@@ -183,13 +183,10 @@ impl ShardingSolver {
                     let called = gradients.iter().map(|g| graph.name(*g).to_owned());
                     let wrt = wrt.iter().zip(called).map(|(v, name)| Ok((of(v)?, name)));
                     let (loss, wrt) = (of(loss)?, wrt.collect::<Result<Vec<_>, Error>>()?);
-                    let mut backward = program.backward(loss, &wrt, later, &reserved)?;
-                    if later {
-                        let parted = match backward.in_parts(Apart { means: true, rows: false })? {
-                            Cow::Owned(parted) => Some(parted),
-                            Cow::Borrowed(_) => None,
-                        };
-                        backward = parted.unwrap_or(backward);
+                    let (mut backward, mut ends) = program.backward(loss, &wrt, later, &reserved)?;
+                    if later && let Cow::Owned(parted) = backward.in_parts(Apart { means: true, rows: false })? {
+                        ends = vec![parted.statements.len()];
+                        backward = parted;
                     }
                     if !later && !marked {
                         program.statements.push(Statement::NoGrad);
@@ -197,22 +194,26 @@ impl ShardingSolver {
                     }
                     let made_on = backward.made_on();
                     let mut inner: FxHashMap<ValueId, ValueId> = FxHashMap::default();
-                    let statements = &backward.statements;
-                    let mut segment = Segment {
-                        graph: &backward,
-                        made_on: &made_on,
-                        statements,
-                        trains: later,
-                        strict,
-                        wanted: None,
-                        known: &mut inner,
-                    };
                     let free = ShardingSolver {
                         implicit_redistribution: ImplicitRedistribution::Allow,
                         ..self.clone()
                     };
-                    cost =
-                        cost.saturating_add(segment.elaborate(&free, &mut program, &mut types, &mut ways)?);
+                    // The gradients of each statement have given types, so each is solved alone.
+                    let mut from = 0;
+                    for end in ends {
+                        let mut segment = Segment {
+                            graph: &backward,
+                            made_on: &made_on,
+                            statements: &backward.statements[from..end],
+                            trains: later,
+                            strict,
+                            wanted: None,
+                            known: &mut inner,
+                        };
+                        let more = segment.elaborate(&free, &mut program, &mut types, &mut ways)?;
+                        cost = cost.saturating_add(more);
+                        from = end;
+                    }
                     for (g, (_, name)) in gradients.iter().zip(&wrt) {
                         let made = program.value(name).ok_or_else(|| made_later(graph, *g))?;
                         known.insert(*g, made);
