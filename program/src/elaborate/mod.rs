@@ -5,6 +5,7 @@
 mod ahead;
 mod at_hand;
 mod chosen;
+mod dual;
 mod flows;
 mod implicit;
 #[cfg(test)]
@@ -119,31 +120,32 @@ impl ShardingSolver {
     pub fn solve(&self, graph: &Graph) -> Result<Program, Error> {
         let whole = graph.in_parts(Apart { means: true, rows: false })?;
         if self.implicit_redistribution != ImplicitRedistribution::Allow {
-            return Ok(self.pass(&whole)?.0);
+            return self.pass(&whole);
         }
         // Also try the graph in which reductions along a dim are decomposed, if there are any; use the
         // cheaper program.
         let parted = graph.in_parts(Apart { means: true, rows: true })?;
         if parted.statements.len() == whole.statements.len() {
-            return Ok(self.pass(&whole)?.0);
+            return self.pass(&whole);
         }
         match (self.pass(&whole), self.pass(&parted)) {
-            (Ok(a), Ok(b)) => Ok(if b.1 < a.1 { b.0 } else { a.0 }),
-            (Ok(a), Err(_)) => Ok(a.0),
-            (Err(_), Ok(b)) => Ok(b.0),
+            (Ok(a), Ok(b)) => {
+                let us = |program: &Program| program.report(&self.rates).total_us();
+                Ok(if us(&b) < us(&a) { b } else { a })
+            }
+            (Ok(only), Err(_)) | (Err(_), Ok(only)) => Ok(only),
             (Err(e), Err(_)) => Err(e),
         }
     }
 
-    /// Solves a decomposed graph; returns its program and its cost in picoseconds.
-    fn pass(&self, graph: &Graph) -> Result<(Program, u64), Error> {
+    /// Solves a decomposed graph.
+    fn pass(&self, graph: &Graph) -> Result<Program, Error> {
         let made_on = graph.made_on();
         let mut program = Program::new(&graph.meshes, &graph.table);
         let reserved = graph.names();
         let mut known: FxHashMap<ValueId, ValueId> = FxHashMap::default();
         let mut types = Types::new(&self.planner);
         let mut ways = Ways::new(&self.planner, self.rates);
-        let mut cost = 0u64;
         let mut start = 0;
         let mut marked = false;
         let ordered = gradients_last(graph);
@@ -174,7 +176,7 @@ impl ShardingSolver {
                 wanted,
                 known: &mut known,
             };
-            cost = cost.saturating_add(segment.elaborate(self, &mut program, &mut types, &mut ways)?);
+            segment.elaborate(self, &mut program, &mut types, &mut ways)?;
             start += segment.statements.len();
             match statements.get(start) {
                 Some(GraphStatement::Gradient { loss, wrt, gradients }) => {
@@ -210,8 +212,7 @@ impl ShardingSolver {
                             wanted: None,
                             known: &mut inner,
                         };
-                        let more = segment.elaborate(&free, &mut program, &mut types, &mut ways)?;
-                        cost = cost.saturating_add(more);
+                        segment.elaborate(&free, &mut program, &mut types, &mut ways)?;
                         from = end;
                     }
                     for (g, (_, name)) in gradients.iter().zip(&wrt) {
@@ -230,7 +231,7 @@ impl ShardingSolver {
                 Some(_) | None => {}
             }
         }
-        Ok((program, cost))
+        Ok(program)
     }
 }
 

@@ -104,15 +104,18 @@ pub(crate) struct Searched {
     pub(crate) looked: Vec<Option<Shared>>,
 }
 
+/// The part of the cost below which a gap is not looked into.
+const NEGLIGIBLE: u64 = 10_000;
+
 impl Segment<'_> {
-    /// Solves the segment and adds its statements to a program; returns their cost in picoseconds.
+    /// Solves the segment and adds its statements to a program.
     pub(crate) fn elaborate(
         &mut self,
         elaborator: &ShardingSolver,
         program: &mut Program,
         types: &mut Types,
         ways: &mut Ways,
-    ) -> Result<u64, Error> {
+    ) -> Result<(), Error> {
         let facts = self.facts(program)?;
         let least: Vec<u64> = self
             .statements
@@ -139,19 +142,21 @@ impl Segment<'_> {
         } else {
             self.search(elaborator, types, ways, &facts, &least, &Limits::thorough(elaborator.beam_width))?
         };
-        let Some((chosen, gap)) = found.frontier.best() else { return Ok(0) };
+        let Some((chosen, gap)) = found.frontier.best() else { return Ok(()) };
         let first = program.statements.len();
         let computing = self.write(elaborator, program, types, &found.looked, &chosen, &facts)?;
-        let (cost, gap) = if types.stand_in() {
+        let gap = if types.stand_in() {
             // Estimated prices bound nothing: the only certain lower bound is the compute cost.
             let sent = program.statements[first..].iter().map(Statement::sends_picoseconds).sum::<u64>();
-            let cost = computing.saturating_add(sent);
-            (cost, cost.saturating_sub(least.iter().sum()))
+            computing.saturating_add(sent).saturating_sub(least.iter().sum())
+        } else if gap > found.frontier.least() / NEGLIGIBLE {
+            let bound = self.bound(types, &facts, &found.looked);
+            gap.min(found.frontier.least().saturating_sub(bound))
         } else {
-            (found.frontier.least(), gap)
+            gap
         };
         program.gap = program.gap.saturating_add(gap);
-        Ok(cost)
+        Ok(())
     }
 
     /// Returns the facts known before the search: the values from outside, and the gradients.

@@ -250,3 +250,19 @@ pub struct Report {
     /// The optimality gap: the maximum cost above the cheapest program, in microseconds.
     pub optimality_gap_us: f64,
 }
+
+impl Report {
+    /// Returns the time of communication and computing in all passes, in microseconds.
+    ///
+    /// ```
+    /// use reshard_program::{ComputeRates, Program};
+    /// let program: Program = "mesh x=2\nx: f32[8] S(0)\ny: R = x".parse()?;
+    /// let report = program.report(&ComputeRates::uniform());
+    /// assert_eq!(report.total_us(), report.traffic.forward.cost_us + report.traffic.backward.cost_us);
+    /// # Ok::<(), reshard_program::Error>(())
+    /// ```
+    #[doc(hidden)]
+    pub fn total_us(&self) -> f64 {
+        Pass::ALL.iter().map(|&pass| self.traffic.of(pass).cost_us + self.compute_us.of(pass)).sum()
+    }
+}

@@ -1,0 +1,405 @@
+//! A lower bound on the cost of a segment, by messages between ops and values.
+//!
+//! The cost of a choice is a sum of two kinds of terms, which share the types of operands:
+//!
+//! ```text
+//! op       computing of its strategy                                   types of its inputs and outputs
+//! value    the dearest of its redistributions, from the type in which it is made      the same types
+//! ```
+//!
+//! A value costs at least its dearest redistribution, however its copies are shared. A *message* moves a part
+//! of the cost of a type from one term to the other, so that the sum stays the same for every choice. Hence,
+//! whatever the messages,
+//!
+//! ```text
+//! cost of a choice  =  sum of its terms  >=  sum over terms of the least of each         (the bound)
+//! ```
+//!
+//! The sweeps only make the bound larger. A term sends each neighbour that comes later (earlier, in the sweep
+//! back) an equal share of the least cost of each type: a share of at most one in all, so what is left is not
+//! negative and what arrives counts in full. On a tree of terms the bound is the least cost; that is the
+//! sequential form of dual decomposition (V. Kolmogorov, "A new look at reweighted message passing", 2015).
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::elaborate::moves::{TypeId, Types};
+use crate::elaborate::search::Shared;
+use crate::elaborate::segment::{Facts, Segment};
+use crate::graph::{GraphStatement, ValueId};
+
+/// A cost that no choice has.
+const FAR: i64 = 1 << 52;
+
+/// The number of sweeps, there and back.
+const SWEEPS: usize = 12;
+
+/// An operand: a place where an op and a value meet, with the cost that the value has given to the op.
+#[derive(Debug)]
+struct Port {
+    /// The positions in the list of the value's types that the operand can have; no choice has another.
+    types: Vec<usize>,
+    /// The same by position.
+    can: Vec<bool>,
+    /// The cost by position, added to the op and subtracted from the value.
+    given: Vec<i64>,
+}
+
+/// The choices of an op.
+#[derive(Debug)]
+struct OpTerm {
+    /// The inputs, then the outputs.
+    ports: Vec<usize>,
+    inputs: usize,
+    /// The cost of each strategy.
+    costs: Vec<i64>,
+    /// The positions of the types at each port, strategy by strategy.
+    types: Vec<usize>,
+}
+
+/// The redistributions of a value.
+#[derive(Debug)]
+struct ValueTerm {
+    /// The port of the op that makes it, or the types in which it is given.
+    made: Result<usize, Vec<usize>>,
+    taken: Vec<usize>,
+    /// The least cost to get from each type to each, row by row.
+    costs: Arc<Costs>,
+}
+
+/// The least costs between types, and for each the others, the nearest first.
+#[derive(Debug)]
+struct Costs {
+    count: usize,
+    from_to: Vec<i64>,
+    nearest: Vec<Vec<usize>>,
+}
+
+/// An op as the bound sees it.
+#[derive(Debug, Default)]
+pub(crate) struct Choices {
+    /// The numbers of the values that it takes, and that it makes.
+    pub(crate) values: [Vec<usize>; 2],
+    /// Each strategy: its cost, and the types of its inputs and outputs.
+    pub(crate) list: Vec<(u64, Vec<TypeId>)>,
+}
+
+/// The terms of a segment.
+#[derive(Debug, Default)]
+pub(crate) struct Dual {
+    ports: Vec<Port>,
+    ops: Vec<OpTerm>,
+    /// The values that are made by the op of the same position, or before all ops.
+    values: Vec<Vec<ValueTerm>>,
+}
+
+impl Dual {
+    /// Returns the terms of these ops, in order; values from outside are given in one type.
+    pub(crate) fn new(types: &mut Types, outside: &[(usize, TypeId)], ops: &[Choices]) -> Dual {
+        // Every type that a value can have somewhere.
+        let mut lists: FxHashMap<usize, Vec<TypeId>> = FxHashMap::default();
+        for &(value, is) in outside {
+            lists.entry(value).or_default().push(is);
+        }
+        for op in ops {
+            for (i, &value) in op.values.iter().flatten().enumerate() {
+                lists.entry(value).or_default().extend(op.list.iter().map(|(_, types)| types[i]));
+            }
+        }
+        for list in lists.values_mut() {
+            list.sort_unstable();
+            list.dedup();
+        }
+        let taken: FxHashSet<usize> = ops.iter().flat_map(|op| op.values[0].iter().copied()).collect();
+        let mut dual = Dual::default();
+        let mut takers: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
+        let mut makers: FxHashMap<usize, usize> = FxHashMap::default();
+        for op in ops {
+            let mut ports = Vec::new();
+            let mut positions: Vec<Vec<usize>> = Vec::new();
+            for (i, value) in op.values.iter().flatten().enumerate() {
+                if !taken.contains(value) {
+                    continue;
+                }
+                let list = &lists[value];
+                let at = |is: TypeId| list.binary_search(&is).unwrap_or_default();
+                let of: Vec<usize> = op.list.iter().map(|(_, types)| at(types[i])).collect();
+                let mut types = of.clone();
+                types.sort_unstable();
+                types.dedup();
+                let port = dual.ports.len();
+                let mut can = vec![false; list.len()];
+                types.iter().for_each(|&at| can[at] = true);
+                dual.ports.push(Port { types, can, given: vec![0; list.len()] });
+                if i < op.values[0].len() {
+                    takers.entry(*value).or_default().push(port);
+                } else {
+                    makers.insert(*value, port);
+                }
+                ports.push(port);
+                positions.push(of);
+            }
+            let ways = op.list.len();
+            dual.ops.push(OpTerm {
+                inputs: op.values[0].len(),
+                costs: op.list.iter().map(|(cost, _)| (*cost).min(FAR as u64) as i64).collect(),
+                types: (0..ways).flat_map(|way| positions.iter().map(move |of| of[way])).collect(),
+                ports,
+            });
+        }
+        let mut known: FxHashMap<&[TypeId], Arc<Costs>> = FxHashMap::default();
+        let mut term = |types: &mut Types, value: usize, made| {
+            let taken = takers.remove(&value)?;
+            let list = lists.get(&value)?;
+            let costs = known.entry(list).or_insert_with(|| Arc::new(Costs::between(types, list)));
+            Some(ValueTerm { made, taken, costs: Arc::clone(costs) })
+        };
+        let given = outside.iter().filter_map(|(value, is)| {
+            let at = lists[value].binary_search(is).ok()?;
+            term(types, *value, Err(vec![at]))
+        });
+        dual.values.push(given.collect());
+        for op in ops {
+            let made = op.values[1].iter().filter_map(|value| term(types, *value, Ok(*makers.get(value)?)));
+            dual.values.push(made.collect());
+        }
+        dual
+    }
+
+    /// Sweeps there and back, and returns the bound.
+    pub(crate) fn bound(mut self) -> u64 {
+        let mut values = core::mem::take(&mut self.values);
+        let ops = core::mem::take(&mut self.ops);
+        for _ in 0..SWEEPS {
+            for n in 0..values.len() {
+                if let Some(op) = n.checked_sub(1).and_then(|n| ops.get(n)) {
+                    self.sends_from_op(op, op.inputs..op.ports.len());
+                }
+                for value in &mut values[n] {
+                    self.sends_from_value(value, true);
+                }
+            }
+            for n in (0..values.len()).rev() {
+                for value in &mut values[n] {
+                    self.sends_from_value(value, false);
+                }
+                if let Some(op) = n.checked_sub(1).and_then(|n| ops.get(n)) {
+                    self.sends_from_op(op, 0..op.inputs);
+                }
+            }
+        }
+        let of_ops = ops.iter().map(|op| self.costs_of(op).min().unwrap_or(0));
+        let of_values = values.iter().flatten().map(|value| {
+            let least = self.least_of_value(value);
+            least.made.iter().copied().min().unwrap_or(0)
+        });
+        u64::try_from(of_ops.chain(of_values).sum::<i64>()).unwrap_or(0)
+    }
+
+    /// Returns the cost of each strategy of an op, with what its ports were given.
+    fn costs_of<'a>(&'a self, op: &'a OpTerm) -> impl Iterator<Item = i64> + 'a {
+        let count = op.ports.len();
+        op.costs.iter().enumerate().map(move |(way, cost)| {
+            let types = &op.types[way * count..(way + 1) * count];
+            let ports = || op.ports.iter().map(|&port| &self.ports[port]).zip(types);
+            if ports().all(|(port, &at)| port.can[at]) {
+                cost + ports().map(|(port, &at)| port.given[at]).sum::<i64>()
+            } else {
+                FAR
+            }
+        })
+    }
+
+    /// Sends the values at these ports of an op a share of the least cost of each type.
+    fn sends_from_op(&mut self, op: &OpTerm, to: core::ops::Range<usize>) {
+        let count = op.ports.len();
+        let shares = op.inputs.max(count - op.inputs) as i64;
+        let costs: Vec<i64> = self.costs_of(op).collect();
+        for i in to {
+            let port = &mut self.ports[op.ports[i]];
+            let mut least = vec![FAR; port.given.len()];
+            for (way, &cost) in costs.iter().enumerate() {
+                let at = op.types[way * count + i];
+                least[at] = least[at].min(cost);
+            }
+            port.gets(&least, -shares);
+        }
+    }
+
+    /// Sends the ops that take a value, or the one that makes it, a share of the least cost of each type.
+    fn sends_from_value(&mut self, value: &ValueTerm, later: bool) {
+        let least = self.least_of_value(value);
+        let shares = value.taken.len().max(1) as i64;
+        if later {
+            for (&port, least) in value.taken.iter().zip(&least.taken) {
+                self.ports[port].gets(least, shares);
+            }
+        } else if let Ok(port) = value.made {
+            self.ports[port].gets(&least.made, shares);
+        }
+    }
+
+    /// Returns the least cost of a value, by the type in which it is made and by each in which it is taken.
+    fn least_of_value(&self, value: &ValueTerm) -> LeastOfValue {
+        let costs = &value.costs;
+        let (starts, given) = match &value.made {
+            Ok(port) => (&self.ports[*port].types, Some(&self.ports[*port].given)),
+            Err(starts) => (starts, None),
+        };
+        let takers: Vec<&Port> = value.taken.iter().map(|&port| &self.ports[port]).collect();
+        let mut out = LeastOfValue {
+            made: vec![FAR; costs.count],
+            taken: vec![vec![FAR; costs.count]; takers.len()],
+        };
+        let mut reached: Vec<i64> = Vec::new();
+        for &start in starts {
+            let own = given.map_or(0, |given| -given[start]);
+            let row = &costs.from_to[start * costs.count..(start + 1) * costs.count];
+            let order = &costs.nearest[start];
+            // For the types up to each, the least that each taker adds.
+            let mut nearest = vec![FAR; takers.len()];
+            reached.clear();
+            let mut least = FAR;
+            for &at in order {
+                for (port, nearest) in takers.iter().zip(&mut nearest) {
+                    if port.can[at] {
+                        *nearest = (*nearest).min(-port.given[at]);
+                    }
+                }
+                reached.extend_from_slice(&nearest);
+                least = least.min(row[at].saturating_add(nearest.iter().sum::<i64>()));
+            }
+            out.made[start] = least.saturating_add(own);
+            for (j, port) in takers.iter().enumerate() {
+                let mut rest = FAR;
+                for (i, &at) in order.iter().enumerate().rev() {
+                    let others = &reached[i * takers.len()..(i + 1) * takers.len()];
+                    let others = others.iter().sum::<i64>() - others[j];
+                    rest = rest.min(row[at].saturating_add(others));
+                    if port.can[at] {
+                        let cost = rest.saturating_add(own) - port.given[at];
+                        out.taken[j][at] = out.taken[j][at].min(cost);
+                    }
+                }
+            }
+        }
+        out
+    }
+}
+
+/// The least cost of a value, by the position of a type.
+struct LeastOfValue {
+    made: Vec<i64>,
+    /// For each that takes it.
+    taken: Vec<Vec<i64>>,
+}
+
+impl Port {
+    /// Adds a share of these costs; a type without a choice is ruled out.
+    fn gets(&mut self, costs: &[i64], shares: i64) {
+        let Port { types, can, given } = self;
+        types.retain(|&at| {
+            can[at] = costs[at] < FAR / 2;
+            given[at] += costs[at] / shares;
+            can[at]
+        });
+    }
+}
+
+impl Costs {
+    /// Returns the least costs between these types, by redistributions over any of them.
+    fn between(types: &mut Types, list: &[TypeId]) -> Costs {
+        let count = list.len();
+        let mut from_to = vec![FAR; count * count];
+        for (i, &from) in list.iter().enumerate() {
+            for (j, &to) in list.iter().enumerate() {
+                if let Some(cost) = types.price(from, to) {
+                    from_to[i * count + j] = (cost as i64).min(FAR);
+                }
+            }
+        }
+        for by in 0..count {
+            for i in 0..count {
+                for j in 0..count {
+                    let over = from_to[i * count + by] + from_to[by * count + j];
+                    from_to[i * count + j] = from_to[i * count + j].min(over);
+                }
+            }
+        }
+        let nearest = (0..count).map(|i| {
+            let mut order: Vec<usize> = (0..count).filter(|j| from_to[i * count + j] < FAR).collect();
+            order.sort_by_key(|j| from_to[i * count + j]);
+            order
+        });
+        Costs { count, nearest: nearest.collect(), from_to }
+    }
+}
+
+impl Segment<'_> {
+    /// Returns a lower bound on the cost over all choices of these strategies, in picoseconds.
+    pub(crate) fn bound(&self, types: &mut Types, facts: &Facts, looked: &[Option<Shared>]) -> u64 {
+        let id = |types: &mut Types, v: &ValueId| {
+            Some(types.id(self.graph.dtype(*v), facts.pinned(self.graph, *v)?))
+        };
+        let mut outside: Vec<(usize, TypeId)> = (facts.outside.iter())
+            .map(|(v, is)| (v.0, types.id(self.graph.dtype(*v), is.clone())))
+            .collect();
+        // The types that each value can have before each statement.
+        let mut can: FxHashMap<usize, Vec<TypeId>> = outside.iter().map(|&(v, is)| (v, vec![is])).collect();
+        let mut ops: Vec<Choices> = Vec::new();
+        for (statement, looked) in self.statements.iter().zip(looked) {
+            let choices = match (statement, looked) {
+                (GraphStatement::Input(v), _) => {
+                    let Some(is) = id(types, v) else { continue };
+                    outside.push((v.0, is));
+                    can.insert(v.0, vec![is]);
+                    continue;
+                }
+                (GraphStatement::Move { from, to, along, .. }, _) if self.graph.moves_partly(along, *to) => {
+                    // What the redistribution costs is left out.
+                    let starts = can.get(&from.0).cloned().unwrap_or_default();
+                    let made = starts.into_iter().filter_map(|start| types.put(start, along, None));
+                    let list = made.map(|(is, _)| (0, vec![is])).collect();
+                    Choices { values: [Vec::new(), vec![to.0]], list }
+                }
+                (GraphStatement::Move { from, to, via, .. }, _) => {
+                    let Some(is) = id(types, to) else { continue };
+                    match via {
+                        None => Choices { values: [vec![from.0], vec![to.0]], list: vec![(0, vec![is, is])] },
+                        // What it costs in its communication dtype is left out.
+                        Some(_) => Choices { values: [Vec::new(), vec![to.0]], list: vec![(0, vec![is])] },
+                    }
+                }
+                (GraphStatement::Op { inputs, outputs, .. }, Some(looked)) => {
+                    let pins: Vec<Option<TypeId>> = outputs.iter().map(|v| id(types, v)).collect();
+                    let mut list = Vec::with_capacity(looked.list.len());
+                    for way in &looked.list {
+                        let mut of: Vec<TypeId> = way.inputs.to_vec();
+                        let mut cost = Some(way.picoseconds);
+                        for (&made, pin) in way.outputs.iter().zip(&pins) {
+                            let is = pin.unwrap_or(made);
+                            cost = cost.zip(types.price(made, is)).map(|(a, b)| a.saturating_add(b));
+                            of.push(is);
+                        }
+                        list.extend(cost.map(|cost| (cost, of)));
+                    }
+                    let numbers = |list: &[ValueId]| list.iter().map(|v| v.0).collect();
+                    Choices { values: [numbers(inputs), numbers(outputs)], list }
+                }
+                (GraphStatement::Op { .. }, None)
+                | (GraphStatement::Gradient { .. } | GraphStatement::NoGrad, _) => continue,
+            };
+            for (i, value) in choices.values.iter().flatten().enumerate() {
+                let known = can.entry(*value).or_default();
+                for (_, of) in &choices.list {
+                    if !known.contains(&of[i]) {
+                        known.push(of[i]);
+                    }
+                }
+            }
+            ops.push(choices);
+        }
+        Dual::new(types, &outside, &ops).bound()
+    }
+}
