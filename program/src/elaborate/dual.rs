@@ -32,7 +32,7 @@ use crate::graph::{GraphStatement, ValueId};
 /// A cost that no choice has.
 const FAR: i64 = 1 << 52;
 
-/// The number of sweeps, there and back.
+/// The most sweeps, there and back.
 const SWEEPS: usize = 12;
 
 /// An operand: a place where an op and a value meet, with the cost that the value has given to the op.
@@ -78,16 +78,16 @@ struct Costs {
 
 /// An op as the bound sees it.
 #[derive(Debug, Default)]
-pub(crate) struct Choices {
+struct Choices {
     /// The numbers of the values that it takes, and that it makes.
-    pub(crate) values: [Vec<usize>; 2],
+    values: [Vec<usize>; 2],
     /// Each strategy: its cost, and the types of its inputs and outputs.
-    pub(crate) list: Vec<(u64, Vec<TypeId>)>,
+    list: Vec<(u64, Vec<TypeId>)>,
 }
 
 /// The terms of a segment.
 #[derive(Debug, Default)]
-pub(crate) struct Dual {
+struct Dual {
     ports: Vec<Port>,
     ops: Vec<OpTerm>,
     /// The values that are made by the op of the same position, or before all ops.
@@ -96,7 +96,7 @@ pub(crate) struct Dual {
 
 impl Dual {
     /// Returns the terms of these ops, in order; values from outside are given in one type.
-    pub(crate) fn new(types: &mut Types, outside: &[(usize, TypeId)], ops: &[Choices]) -> Dual {
+    fn new(types: &mut Types, outside: &[(usize, TypeId)], ops: &[Choices]) -> Dual {
         // Every type that a value can have somewhere.
         let mut lists: FxHashMap<usize, Vec<TypeId>> = FxHashMap::default();
         for &(value, is) in outside {
@@ -167,34 +167,38 @@ impl Dual {
         dual
     }
 
-    /// Sweeps there and back, and returns the bound.
-    pub(crate) fn bound(mut self) -> u64 {
-        let mut values = core::mem::take(&mut self.values);
+    /// Sweeps there and back until the bound is at least `enough`, and returns it.
+    fn bound(mut self, enough: u64) -> u64 {
+        let values = core::mem::take(&mut self.values);
         let ops = core::mem::take(&mut self.ops);
+        let mut bound = 0;
         for _ in 0..SWEEPS {
             for n in 0..values.len() {
                 if let Some(op) = n.checked_sub(1).and_then(|n| ops.get(n)) {
                     self.sends_from_op(op, op.inputs..op.ports.len());
                 }
-                for value in &mut values[n] {
+                for value in &values[n] {
                     self.sends_from_value(value, true);
                 }
             }
             for n in (0..values.len()).rev() {
-                for value in &mut values[n] {
+                for value in &values[n] {
                     self.sends_from_value(value, false);
                 }
                 if let Some(op) = n.checked_sub(1).and_then(|n| ops.get(n)) {
                     self.sends_from_op(op, 0..op.inputs);
                 }
             }
+            let of_ops = ops.iter().map(|op| self.costs_of(op).min().unwrap_or(0));
+            let of_values = values.iter().flatten().map(|value| {
+                self.least_of_value(value).made.into_iter().min().unwrap_or(0)
+            });
+            bound = bound.max(u64::try_from(of_ops.chain(of_values).sum::<i64>()).unwrap_or(0));
+            if bound >= enough {
+                break;
+            }
         }
-        let of_ops = ops.iter().map(|op| self.costs_of(op).min().unwrap_or(0));
-        let of_values = values.iter().flatten().map(|value| {
-            let least = self.least_of_value(value);
-            least.made.iter().copied().min().unwrap_or(0)
-        });
-        u64::try_from(of_ops.chain(of_values).sum::<i64>()).unwrap_or(0)
+        bound
     }
 
     /// Returns the cost of each strategy of an op, with what its ports were given.
@@ -338,7 +342,15 @@ impl Costs {
 
 impl Segment<'_> {
     /// Returns a lower bound on the cost over all choices of these strategies, in picoseconds.
-    pub(crate) fn bound(&self, types: &mut Types, facts: &Facts, looked: &[Option<Shared>]) -> u64 {
+    ///
+    /// A bound of `enough` is not improved.
+    pub(crate) fn bound(
+        &self,
+        types: &mut Types,
+        facts: &Facts,
+        looked: &[Option<Shared>],
+        enough: u64,
+    ) -> u64 {
         let id = |types: &mut Types, v: &ValueId| {
             Some(types.id(self.graph.dtype(*v), facts.pinned(self.graph, *v)?))
         };
@@ -400,6 +412,6 @@ impl Segment<'_> {
             }
             ops.push(choices);
         }
-        Dual::new(types, &outside, &ops).bound()
+        Dual::new(types, &outside, &ops).bound(enough)
     }
 }

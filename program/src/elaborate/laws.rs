@@ -191,8 +191,8 @@ fn of_segment<A>(
     })
 }
 
-/// Returns the cost of the search and that of the exhaustive search over the same strategies.
-fn both(text: &str) -> (u64, u64) {
+/// Returns the cost of the search, that of the exhaustive search over the same strategies, and the bound.
+fn both(text: &str) -> (u64, u64, u64) {
     let elaborator = ShardingSolver::new().beam_width(usize::MAX);
     of_segment(text, &elaborator, |segment, facts, types, ways| {
         let Segment { graph, statements, .. } = *segment;
@@ -208,13 +208,15 @@ fn both(text: &str) -> (u64, u64) {
         assert!(found.frontier.is_least(), "nothing was dropped");
         let mut all = All { graph, statements, facts, looked: &found.looked, best: bound + 1 };
         all.from(types, 0, &FxHashMap::default(), 0);
-        (found.frontier.least(), all.best)
+        let bound = segment.bound(types, facts, &found.looked, u64::MAX);
+        (found.frontier.least(), all.best, bound)
     })
 }
 
 #[test]
-fn a_choice_is_the_cheapest_of_all() {
+fn a_choice_is_the_cheapest_of_all_and_the_bound_is_near() {
     let sweep = Sweep::asked();
+    let (mut all, mut near) = (0, 0);
     let meshes: [(&[&str], usize, u64); 6] = [
         (&["x=4"], 6, 40),
         (&["x=3"], 6, 20),
@@ -230,10 +232,14 @@ fn a_choice_is_the_cheapest_of_all() {
             let mut random = Random(case * 31 + most as u64);
             let ops = 1 + random.below(most);
             let text = program(&mut random, meshes, ops);
-            let (found, least) = both(&text);
+            let (found, least, bound) = both(&text);
             assert_eq!(found, least, "{text}");
+            assert!(bound <= least, "{text}{bound} > {least}");
+            all += 1;
+            near += u64::from(least - bound <= least / 100);
         }
     }
+    assert!(near * 10 >= all * 9, "{near} of {all} bounds are within 1 % of the least");
 }
 
 /// Returns the choices of a greedy search with their gap, and the number of cached results.
