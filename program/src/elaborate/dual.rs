@@ -190,9 +190,10 @@ impl Dual {
                 }
             }
             let of_ops = ops.iter().map(|op| self.costs_of(op).min().unwrap_or(0));
-            let of_values = values.iter().flatten().map(|value| {
-                self.least_of_value(value).made.into_iter().min().unwrap_or(0)
-            });
+            let of_values = values
+                .iter()
+                .flatten()
+                .map(|value| self.least_of_value(value).made.into_iter().min().unwrap_or(0));
             bound = bound.max(u64::try_from(of_ops.chain(of_values).sum::<i64>()).unwrap_or(0));
             if bound >= enough {
                 break;
@@ -252,10 +253,8 @@ impl Dual {
             Err(starts) => (starts, None),
         };
         let takers: Vec<&Port> = value.taken.iter().map(|&port| &self.ports[port]).collect();
-        let mut out = LeastOfValue {
-            made: vec![FAR; costs.count],
-            taken: vec![vec![FAR; costs.count]; takers.len()],
-        };
+        let mut out =
+            LeastOfValue { made: vec![FAR; costs.count], taken: vec![vec![FAR; costs.count]; takers.len()] };
         let mut reached: Vec<i64> = Vec::new();
         for &start in starts {
             let own = given.map_or(0, |given| -given[start]);
@@ -354,9 +353,8 @@ impl Segment<'_> {
         let id = |types: &mut Types, v: &ValueId| {
             Some(types.id(self.graph.dtype(*v), facts.pinned(self.graph, *v)?))
         };
-        let mut outside: Vec<(usize, TypeId)> = (facts.outside.iter())
-            .map(|(v, is)| (v.0, types.id(self.graph.dtype(*v), is.clone())))
-            .collect();
+        let mut outside: Vec<(usize, TypeId)> =
+            (facts.outside.iter()).map(|(v, is)| (v.0, types.id(self.graph.dtype(*v), is.clone()))).collect();
         // The types that each value can have before each statement.
         let mut can: FxHashMap<usize, Vec<TypeId>> = outside.iter().map(|&(v, is)| (v, vec![is])).collect();
         let mut ops: Vec<Choices> = Vec::new();

@@ -186,7 +186,9 @@ impl ShardingSolver {
                     let wrt = wrt.iter().zip(called).map(|(v, name)| Ok((of(v)?, name)));
                     let (loss, wrt) = (of(loss)?, wrt.collect::<Result<Vec<_>, Error>>()?);
                     let (mut backward, mut ends) = program.backward(loss, &wrt, later, &reserved)?;
-                    if later && let Cow::Owned(parted) = backward.in_parts(Apart { means: true, rows: false })? {
+                    if later
+                        && let Cow::Owned(parted) = backward.in_parts(Apart { means: true, rows: false })?
+                    {
                         ends = vec![parted.statements.len()];
                         backward = parted;
                     }

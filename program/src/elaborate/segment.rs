@@ -108,14 +108,14 @@ pub(crate) struct Searched {
 const NEGLIGIBLE: u64 = 10_000;
 
 impl Segment<'_> {
-    /// Solves the segment and adds its statements to a program; returns what the search minimised.
+    /// Solves the segment and adds its statements to a program.
     pub(crate) fn elaborate(
         &mut self,
         elaborator: &ShardingSolver,
         program: &mut Program,
         types: &mut Types,
         ways: &mut Ways,
-    ) -> Result<u64, Error> {
+    ) -> Result<(), Error> {
         let facts = self.facts(program)?;
         let least: Vec<u64> = self
             .statements
@@ -142,15 +142,14 @@ impl Segment<'_> {
         } else {
             self.search(elaborator, types, ways, &facts, &least, &Limits::thorough(elaborator.beam_width))?
         };
-        let Some((chosen, gap)) = found.frontier.best() else { return Ok(0) };
+        let Some((chosen, gap)) = found.frontier.best() else { return Ok(()) };
         let first = program.statements.len();
         let computing = self.write(elaborator, program, types, &found.looked, &chosen, &facts)?;
-        let mut cost = found.frontier.least();
+        let cost = found.frontier.least();
         let gap = if types.stand_in() {
             // Estimated prices bound nothing: the only certain lower bound is the compute cost.
             let sent = program.statements[first..].iter().map(Statement::sends_picoseconds).sum::<u64>();
-            cost = computing.saturating_add(sent);
-            cost.saturating_sub(least.iter().sum())
+            computing.saturating_add(sent).saturating_sub(least.iter().sum())
         } else if gap > cost / NEGLIGIBLE {
             let bound = self.bound(types, &facts, &found.looked, cost - cost / NEGLIGIBLE);
             gap.min(cost.saturating_sub(bound))
@@ -158,7 +157,7 @@ impl Segment<'_> {
             gap
         };
         program.gap = program.gap.saturating_add(gap);
-        Ok(cost)
+        Ok(())
     }
 
     /// Returns the facts known before the search: the values from outside, and the gradients.
