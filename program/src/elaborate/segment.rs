@@ -104,8 +104,8 @@ pub(crate) struct Searched {
     pub(crate) looked: Vec<Option<Shared>>,
 }
 
-/// The part of the cost below which a gap is not looked into.
-const NEGLIGIBLE: u64 = 10_000;
+/// The gap, in picoseconds, below which nothing cheaper is looked for; a report prints nanoseconds.
+const NEGLIGIBLE: u64 = 500;
 
 impl Segment<'_> {
     /// Solves the segment and adds its statements to a program.
@@ -123,41 +123,52 @@ impl Segment<'_> {
             .zip(&facts.ops)
             .map(|(s, op)| self.least(elaborator, s, op.as_ref()))
             .collect();
-        let found = if elaborator.implicit_redistribution == ImplicitRedistribution::Allow {
-            // The cost of a greedy search bounds the thorough search.
-            let mut hasty = self.search(elaborator, types, ways, &facts, &least, &Limits::hasty())?;
-            let known = hasty.frontier.least();
-            if hasty.frontier.is_least() {
-                hasty
-            } else {
-                let course = self.course(types, ways, &facts, &hasty);
-                let seen = core::mem::take(&mut hasty.frontier.seen);
-                let limits = Limits { known, seen, course, ..Limits::thorough(elaborator.beam_width) };
-                // The beam may lose every cheaper program; then use the greedy result.
-                match self.search(elaborator, types, ways, &facts, &least, &limits) {
-                    Ok(found) if found.frontier.least() <= known => found,
-                    Ok(_) | Err(_) => hasty,
-                }
-            }
+        let (found, bound) = if elaborator.implicit_redistribution == ImplicitRedistribution::Allow {
+            self.found(elaborator, types, ways, &facts, &least)?
         } else {
-            self.search(elaborator, types, ways, &facts, &least, &Limits::thorough(elaborator.beam_width))?
+            let limits = Limits::thorough(elaborator.beam_width);
+            (self.search(elaborator, types, ways, &facts, &least, &limits)?, 0)
         };
         let Some((chosen, gap)) = found.frontier.best() else { return Ok(()) };
         let first = program.statements.len();
         let computing = self.write(elaborator, program, types, &found.looked, &chosen, &facts)?;
-        let cost = found.frontier.least();
         let gap = if types.stand_in() {
             // Estimated prices bound nothing: the only certain lower bound is the compute cost.
             let sent = program.statements[first..].iter().map(Statement::sends_picoseconds).sum::<u64>();
             computing.saturating_add(sent).saturating_sub(least.iter().sum())
-        } else if gap > cost / NEGLIGIBLE {
-            let bound = self.bound(types, &facts, &found.looked, cost - cost / NEGLIGIBLE);
-            gap.min(cost.saturating_sub(bound))
         } else {
-            gap
+            gap.min(found.frontier.least().saturating_sub(bound))
         };
         program.gap = program.gap.saturating_add(gap);
         Ok(())
+    }
+
+    /// Searches with redistributions between statements; returns the result and a lower bound on its cost.
+    fn found(
+        &self,
+        elaborator: &ShardingSolver,
+        types: &mut Types,
+        ways: &mut Ways,
+        facts: &Facts,
+        least: &[u64],
+    ) -> Result<(Searched, u64), Error> {
+        let mut hasty = self.search(elaborator, types, ways, facts, least, &Limits::hasty())?;
+        let known = hasty.frontier.least();
+        if hasty.frontier.is_least() {
+            return Ok((hasty, known));
+        }
+        let bound = self.bound(types, facts, &hasty.looked, known.saturating_sub(NEGLIGIBLE));
+        if !types.stand_in() && known - bound.min(known) <= NEGLIGIBLE {
+            return Ok((hasty, bound));
+        }
+        // The cost of the greedy search bounds the thorough one, which may lose every cheaper program.
+        let course = self.course(types, ways, facts, &hasty);
+        let seen = core::mem::take(&mut hasty.frontier.seen);
+        let limits = Limits { known, seen, course, ..Limits::thorough(elaborator.beam_width) };
+        match self.search(elaborator, types, ways, facts, least, &limits) {
+            Ok(found) if found.frontier.least() <= known => Ok((found, bound)),
+            Ok(_) | Err(_) => Ok((hasty, bound)),
+        }
     }
 
     /// Returns the facts known before the search: the values from outside, and the gradients.
