@@ -30,13 +30,6 @@ impl Outside {
     }
 }
 
-/// Collects the entries in the order of value numbers.
-impl FromIterator<Option<AtHand>> for Outside {
-    fn from_iter<I: IntoIterator<Item = Option<AtHand>>>(values: I) -> Outside {
-        Outside(values.into_iter().collect())
-    }
-}
-
 /// All interned sets and lists.
 #[derive(Debug)]
 pub(crate) struct Sets {

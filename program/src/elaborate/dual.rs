@@ -323,10 +323,11 @@ impl Costs {
             }
         }
         for by in 0..count {
-            for i in 0..count {
-                for j in 0..count {
-                    let over = from_to[i * count + by] + from_to[by * count + j];
-                    from_to[i * count + j] = from_to[i * count + j].min(over);
+            let rest = from_to[by * count..(by + 1) * count].to_vec();
+            for row in from_to.chunks_exact_mut(count) {
+                let first = row[by];
+                if first < FAR {
+                    row.iter_mut().zip(&rest).for_each(|(cost, rest)| *cost = (*cost).min(first + rest));
                 }
             }
         }

@@ -12,7 +12,7 @@ use crate::elaborate::segment::{Facts, Segment};
 use crate::elaborate::ways::{Way, Ways};
 use crate::graph::{GraphStatement, ValueId};
 use crate::program::Program;
-use crate::{Graph, ImplicitRedistribution, ShardingSolver};
+use crate::{Graph, ShardingSolver};
 
 /// Exhaustive search over the same strategies: states are not shared, and pruned only by cost.
 ///
@@ -242,32 +242,6 @@ fn a_choice_is_the_cheapest_of_all_and_the_bound_is_near() {
     assert!(near * 4 >= all * 3, "{near} of {all} bounds are within 1 % of the least");
 }
 
-/// Returns the choices of a greedy search with their gap, and the number of cached results.
-fn in_haste(text: &str, moves: ImplicitRedistribution, forgets: bool) -> (Option<(Vec<usize>, u64)>, usize) {
-    in_haste_again(text, moves, forgets, 0)
-}
-
-/// Returns the same for the last of several searches, each with the cost-to-go found by the one before.
-fn in_haste_again(
-    text: &str,
-    moves: ImplicitRedistribution,
-    forgets: bool,
-    times: usize,
-) -> (Option<(Vec<usize>, u64)>, usize) {
-    let elaborator = ShardingSolver::new().implicit_redistribution(moves);
-    of_segment(text, &elaborator, |segment, facts, types, ways| {
-        ways.reached.forgets = forgets;
-        let least = vec![0; segment.statements.len()];
-        let mut found = segment.search(&elaborator, types, ways, facts, &least, &Limits::hasty()).ok();
-        for _ in 0..times {
-            let Some(before) = &found else { break };
-            let limits = Limits { course: segment.course(types, ways, facts, before), ..Limits::hasty() };
-            found = segment.search(&elaborator, types, ways, facts, &least, &limits).ok();
-        }
-        (found.and_then(|found| found.frontier.best()), ways.reached.len())
-    })
-}
-
 /// Returns equal layers, each with a separate weight.
 fn layers(random: &mut Random, mesh: &str, count: usize) -> String {
     let axes = mesh.split(',').count();
@@ -319,55 +293,6 @@ fn where_prices_stand_in_the_gap_covers_what_is_lost() {
         assert!(cost - claimed <= exact, "{text}{cost} - {claimed}, {exact}");
     }
     assert!(stood >= 8 && lost > 0, "{stood} approximated programs, of which {lost} cost more");
-}
-
-#[test]
-fn haste_remembers_what_it_would_find() {
-    let (mut all, cases) = (0, Sweep::asked().count(3, 24));
-    for case in 0..cases {
-        let mut random = Random(case * 17 + 5);
-        let mesh = ["x=4", "x=2,y=2"][case as usize % 2];
-        let text = layers(&mut random, mesh, 12);
-        let (remembered, answers) = in_haste(&text, ImplicitRedistribution::Allow, false);
-        assert!(remembered.is_some(), "{text}");
-        assert_eq!(remembered, in_haste(&text, ImplicitRedistribution::Allow, true).0, "{text}");
-        all += answers;
-        for moves in [ImplicitRedistribution::LocalOnly, ImplicitRedistribution::Deny] {
-            assert_eq!(in_haste(&text, moves, false).0, in_haste(&text, moves, true).0, "{text}");
-        }
-        let meshes = [mesh, "z=2,y=2"];
-        let text = program(&mut random, &meshes[..=case as usize / 2 % 2], 12);
-        assert_eq!(
-            in_haste(&text, ImplicitRedistribution::Allow, false).0,
-            in_haste(&text, ImplicitRedistribution::Allow, true).0,
-            "{text}"
-        );
-    }
-    let ops = cases as usize * 36;
-    assert!(all < ops / 2, "{all} answers for {ops} ops of equal layers");
-}
-
-#[test]
-fn haste_that_knows_what_lies_ahead_remembers_what_it_would_find() {
-    let (mut all, cases) = (0, Sweep::asked().count(3, 24));
-    for case in 0..cases {
-        let mut random = Random(case * 17 + 5);
-        let mesh = ["x=4", "x=2,y=2"][case as usize % 2];
-        let text = layers(&mut random, mesh, 12);
-        let (remembered, answers) = in_haste_again(&text, ImplicitRedistribution::Allow, false, 1);
-        assert!(remembered.is_some(), "{text}");
-        assert_eq!(remembered, in_haste_again(&text, ImplicitRedistribution::Allow, true, 1).0, "{text}");
-        all += answers;
-        // Two uncached searches must stay below the work at which prices come from direct plans.
-        let meshes = [mesh, "z=2,y=2"];
-        let text = program(&mut random, &meshes[..=case as usize / 2 % 2], 8);
-        let [kept, forgotten] =
-            [false, true].map(|forgets| in_haste_again(&text, ImplicitRedistribution::Allow, forgets, 1).0);
-        assert_eq!(kept, forgotten, "{text}");
-    }
-    // The cost-to-go is equal across layers only up to some distance from the last layer.
-    let ops = 2 * cases as usize * 36;
-    assert!(all < ops * 2 / 3, "{all} answers for {ops} ops of equal layers");
 }
 
 #[test]

@@ -11,11 +11,9 @@ mod implicit;
 #[cfg(test)]
 mod laws;
 mod limits;
-mod memo;
 mod moves;
 mod nonnegative;
 mod numbered;
-mod operands;
 mod order;
 mod outcomes;
 mod refusal;

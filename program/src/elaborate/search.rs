@@ -23,7 +23,6 @@
 //! The inputs and outputs of an op depend only on the available types of its inputs, so they are computed
 //! once for all states that agree there.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use reshard_kernels::DType;
@@ -35,22 +34,12 @@ use crate::elaborate::ahead::{Ahead, Takers};
 use crate::elaborate::at_hand::{AtHand, Outside};
 use crate::elaborate::implicit::ImplicitRedistribution;
 use crate::elaborate::limits::{self, Limits};
-use crate::elaborate::memo::{After, Known, Named};
 use crate::elaborate::moves::{TypeId, Types};
 use crate::elaborate::numbered::Numbered;
 use crate::elaborate::outcomes::Outcome;
 use crate::elaborate::states::{Candidate, Decided, Held, Operands, Reached, State, cheapest_first, merged};
 use crate::elaborate::ways::Looked;
 use crate::local_type::Along;
-
-/// The states after a statement.
-#[derive(Debug)]
-enum Now {
-    /// Found by a search step, without an interned list.
-    Own(Vec<State>),
-    /// An interned list of states, applied to these values.
-    Named(Named),
-}
 
 /// An op, its strategies and its context, as the search uses them.
 #[derive(Clone, Copy)]
@@ -68,7 +57,8 @@ pub(crate) struct Step<'a> {
 /// The beam: the states after some statements.
 #[derive(Debug)]
 pub(crate) struct Frontier {
-    now: Now,
+    /// The states, the cheapest first.
+    states: Vec<State>,
     /// The available types of values from outside, before any redistribution.
     pub(crate) given: Outside,
     /// The types in which each value could have been available, as unsorted lists.
@@ -99,9 +89,9 @@ impl Frontier {
         let start = State { live: Held::new(), cost: 0 };
         let Limits { most, known, seen, work, .. } = limits;
         let until = types.work().saturating_add(*work);
-        let (now, given, trail) = (Now::Own(vec![start]), Outside::default(), Vec::new());
+        let (given, trail) = (Outside::default(), Vec::new());
         Frontier {
-            now,
+            states: vec![start],
             given,
             seen: seen.clone(),
             trail,
@@ -128,34 +118,14 @@ impl Frontier {
 
     /// Returns the types in which some state has a value available.
     pub(crate) fn at_hand(&self, types: &mut Types, value: usize) -> AtHand {
-        match &self.now {
-            Now::Own(states) => {
-                let mut sets: Vec<AtHand> = states.iter().map(|s| self.of(s, value)).collect();
-                sets.dedup();
-                sets.into_iter().fold(AtHand::default(), |all, set| types.sets.join(all, set))
-            }
-            Now::Named(named) => {
-                let (own, everywhere) = named.at_hand(value);
-                let given = self.given.of(value).filter(|_| !everywhere);
-                types.sets.join(own, given.unwrap_or_default())
-            }
-        }
+        let mut sets: Vec<AtHand> = self.states.iter().map(|s| self.of(s, value)).collect();
+        sets.dedup();
+        sets.into_iter().fold(AtHand::default(), |all, set| types.sets.join(all, set))
     }
 
     /// Returns the cheapest state.
     pub(crate) fn first(&self) -> Option<State> {
-        match &self.now {
-            Now::Own(states) => states.first().cloned(),
-            Now::Named(named) => named.first(),
-        }
-    }
-
-    /// Returns all states, the cheapest first.
-    fn states(&self) -> Cow<'_, [State]> {
-        match &self.now {
-            Now::Own(states) => Cow::Borrowed(states),
-            Now::Named(named) => Cow::Owned(named.states()),
-        }
+        self.states.first().cloned()
     }
 
     /// Continues with these states; returns `false` if there are none.
@@ -165,18 +135,7 @@ impl Frontier {
             return false;
         }
         self.trail.push(reached.iter().map(|r| r.decided).collect());
-        self.now =
-            Now::Own(reached.into_iter().map(|Reached { live, cost, .. }| State { live, cost }).collect());
-        true
-    }
-
-    /// Continues with an interned list of states; returns `false` if it is empty.
-    fn go_on_with(&mut self, after: After) -> bool {
-        if after.states.len() == 0 {
-            return false;
-        }
-        self.trail.push(after.decided);
-        self.now = Now::Named(after.states);
+        self.states = reached.into_iter().map(|Reached { live, cost, .. }| State { live, cost }).collect();
         true
     }
 
@@ -189,29 +148,12 @@ impl Frontier {
     pub(crate) fn moved(
         &mut self,
         types: &mut Types,
-        known: &mut Known,
-        values: (usize, usize),
-        is: (TypeId, Option<DType>),
-    ) -> bool {
-        let Now::Named(named) = &self.now else {
-            let reached = self.reach_moved(types, values, is);
-            return self.go_on(reached);
-        };
-        let after = known.moved(types, self, named, values, is);
-        self.go_on_with(after)
-    }
-
-    /// Returns the states after an explicit redistribution.
-    pub(crate) fn reach_moved(
-        &self,
-        types: &mut Types,
         (from, to): (usize, usize),
         (is, via): (TypeId, Option<DType>),
-    ) -> Vec<Reached> {
-        let states = self.states();
-        let mut reached = Vec::with_capacity(states.len());
+    ) -> bool {
+        let mut reached = Vec::with_capacity(self.states.len());
         let alone = types.sets.number(&[is]);
-        for (before, state) in states.iter().enumerate() {
+        for (before, state) in self.states.iter().enumerate() {
             let starts: SmallVec<[TypeId; 4]> = types.sets.of(self.of(state, from)).into();
             let Some((_, cost)) = types.cheapest_via(&starts, is, via) else { continue };
             let live = merged(&state.live, &[(to as u32, alone)]);
@@ -219,7 +161,7 @@ impl Frontier {
             reached.push(Reached { live, cost, decided: Decided { before, way: None } });
         }
         cheapest_first(&mut reached);
-        reached
+        self.go_on(reached)
     }
 
     /// Applies an explicit redistribution along some axes, from each available type of the value.
@@ -232,9 +174,8 @@ impl Frontier {
         partly: &[(usize, Along)],
         via: Option<DType>,
     ) -> bool {
-        let states = self.states();
-        let mut reached: Vec<Reached> = Vec::with_capacity(states.len());
-        for (before, state) in states.iter().enumerate() {
+        let mut reached: Vec<Reached> = Vec::with_capacity(self.states.len());
+        for (before, state) in self.states.iter().enumerate() {
             let starts: SmallVec<[TypeId; 4]> = types.sets.of(self.of(state, from)).into();
             for start in starts {
                 let Some((is, cost)) = types.put(start, partly, via) else { continue };
@@ -244,7 +185,6 @@ impl Frontier {
                 reached.push(Reached { live, cost, decided: Decided { before, way: Some(start.number()) } });
             }
         }
-        drop(states);
         cheapest_first(&mut reached);
         self.go_on(reached)
     }
@@ -255,7 +195,7 @@ impl Frontier {
     pub(crate) fn op(
         &mut self,
         types: &mut Types,
-        known: &mut Known,
+        ahead: &mut Ahead,
         step: Step<'_>,
         live: &dyn Fn(usize) -> bool,
     ) -> bool {
@@ -263,19 +203,11 @@ impl Frontier {
             self.sees(types, step);
         }
         let most = self.most_now(types);
-        if !self.is_relative(types) {
-            let (reached, dropped) = self.reach(types, known, step, live, most);
-            self.drops(dropped, step);
-            return self.go_on(reached);
+        let (reached, dropped) = self.reach(types, ahead, step, live, most);
+        if let Some(cost) = dropped {
+            self.dropped = self.dropped.min(cost.saturating_add(step.rest));
         }
-        if let Now::Own(states) = &self.now {
-            let named = known.named(&mut types.sets, states);
-            self.now = Now::Named(named);
-        }
-        let Now::Named(named) = &self.now else { return false };
-        let after = known.op(types, self, named, step, live, most);
-        self.drops(after.dropped, step);
-        self.go_on_with(after)
+        self.go_on(reached)
     }
 
     /// Returns `true` if this search, or one after it, uses the types that values could have in other ops.
@@ -294,17 +226,10 @@ impl Frontier {
         }
     }
 
-    /// Records the cost of the cheapest state that was dropped at an op.
-    fn drops(&mut self, dropped: Option<u64>, step: Step<'_>) {
-        if let Some(cost) = dropped {
-            self.dropped = self.dropped.min(cost.saturating_add(step.rest));
-        }
-    }
-
     /// Switches to greedy mode if the work exceeds the share of the first `done` of `all` statements.
     ///
-    /// The search then stays greedy to the end. It never does so if implicit redistributions are restricted:
-    /// transitions of a layer are cached there anyway, and a dropped state may be the only feasible one.
+    /// The search then stays greedy to the end. It never does so if implicit redistributions are restricted,
+    /// as a dropped state may be the only feasible one.
     pub(crate) fn paces(&mut self, types: &Types, done: usize, all: usize) {
         if self.moves != ImplicitRedistribution::Allow {
             return;
@@ -333,37 +258,11 @@ impl Frontier {
         if types.work() < self.until { self.known } else { u64::MAX }
     }
 
-    /// Returns `true` if transitions depend only on the available types before the op.
-    ///
-    /// They then depend neither on the cost of a known program nor on the types that values could have had.
-    fn is_relative(&self, types: &Types) -> bool {
-        types.work() >= self.until || (self.known == u64::MAX && self.moves != ImplicitRedistribution::Allow)
-    }
-
-    /// Returns a beam of states with known availability and cost only, to continue from in greedy mode.
-    pub(crate) fn relative(&self, states: Vec<(Held, u64)>, given: Outside) -> Frontier {
-        let states = states.into_iter().map(|(live, cost)| State { live, cost }).collect();
-        let (seen, trail) = (FxHashMap::default(), Vec::new());
-        Frontier {
-            now: Now::Own(states),
-            given,
-            seen,
-            trail,
-            moves: self.moves,
-            most: self.most,
-            tired: self.tired,
-            until: 0,
-            begun: 0,
-            known: u64::MAX,
-            dropped: u64::MAX,
-        }
-    }
-
     /// Returns the states retained after an op, and the least cost of a state dropped or not explored.
-    pub(crate) fn reach(
+    fn reach(
         &self,
         types: &mut Types,
-        known: &mut Known,
+        ahead: &mut Ahead,
         step: Step<'_>,
         live: &dyn Fn(usize) -> bool,
         most: usize,
@@ -372,24 +271,19 @@ impl Frontier {
         // Transitions are computed once per combination of available input types.
         let mut places: FxHashMap<SmallVec<[AtHand; 4]>, usize> = FxHashMap::default();
         let mut outcomes: Vec<Found> = Vec::new();
-        let states = self.states();
         let mut left: Option<u64> = None;
         let mut passed: Numbered<Held> = Numbered::default();
         let mut made: Numbered<Operands> = Numbered::default();
         // For each list of transitions, the interned availability of the operands after each.
         let mut numbers: Vec<Vec<u32>> = Vec::new();
         let mut candidates: Vec<Candidate> = Vec::new();
-        for (before, state) in states.iter().enumerate() {
+        for (before, state) in self.states.iter().enumerate() {
             if is_stopped() {
                 break;
             }
             let inputs: SmallVec<[AtHand; 4]> = step.inputs.iter().map(|&v| self.of(state, v)).collect();
             let at = *places.entry(inputs).or_insert_with(|| {
-                let found = if self.is_relative(types) {
-                    known.outcomes(types, self, state, step, live)
-                } else {
-                    self.outcomes(types, state, step, live)
-                };
+                let found = self.outcomes(types, state, step, live);
                 numbers.push(found.0.iter().map(|outcome| made.number(&outcome.after)).collect());
                 outcomes.push(found);
                 outcomes.len() - 1
@@ -407,7 +301,6 @@ impl Frontier {
                 }
             }
         }
-        let ahead = &mut known.ahead;
         let of_passed = passed.all().map(|held| self.ahead(types, ahead, held, step)).collect::<Vec<i64>>();
         let of_made = made.all().map(|held| self.ahead(types, ahead, held, step)).collect::<Vec<i64>>();
         for c in &mut candidates {
@@ -436,10 +329,7 @@ impl Frontier {
 
     /// Returns the cost of the cheapest state.
     pub(crate) fn least(&self) -> u64 {
-        match &self.now {
-            Now::Own(states) => states.first().map_or(0, |s| s.cost),
-            Now::Named(named) => named.least,
-        }
+        self.states.first().map_or(0, |s| s.cost)
     }
 
     /// Returns `true` if no program can cost less.

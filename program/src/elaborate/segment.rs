@@ -108,14 +108,14 @@ pub(crate) struct Searched {
 const NEGLIGIBLE: u64 = 500;
 
 impl Segment<'_> {
-    /// Solves the segment and adds its statements to a program.
+    /// Solves the segment and adds its statements to a program; returns the cost that was minimised.
     pub(crate) fn elaborate(
         &mut self,
         elaborator: &ShardingSolver,
         program: &mut Program,
         types: &mut Types,
         ways: &mut Ways,
-    ) -> Result<(), Error> {
+    ) -> Result<u64, Error> {
         let facts = self.facts(program)?;
         let least: Vec<u64> = self
             .statements
@@ -129,18 +129,20 @@ impl Segment<'_> {
             let limits = Limits::thorough(elaborator.beam_width);
             (self.search(elaborator, types, ways, &facts, &least, &limits)?, 0)
         };
-        let Some((chosen, gap)) = found.frontier.best() else { return Ok(()) };
+        let Some((chosen, gap)) = found.frontier.best() else { return Ok(0) };
         let first = program.statements.len();
         let computing = self.write(elaborator, program, types, &found.looked, &chosen, &facts)?;
-        let gap = if types.stand_in() {
+        let (cost, gap) = if types.stand_in() {
             // Estimated prices bound nothing: the only certain lower bound is the compute cost.
             let sent = program.statements[first..].iter().map(Statement::sends_picoseconds).sum::<u64>();
-            computing.saturating_add(sent).saturating_sub(least.iter().sum())
+            let cost = computing.saturating_add(sent);
+            (cost, cost.saturating_sub(least.iter().sum()))
         } else {
-            gap.min(found.frontier.least().saturating_sub(bound))
+            let cost = found.frontier.least();
+            (cost, gap.min(cost.saturating_sub(bound)))
         };
         program.gap = program.gap.saturating_add(gap);
-        Ok(())
+        Ok(cost)
     }
 
     /// Searches with redistributions between statements; returns the result and a lower bound on its cost.
@@ -271,7 +273,7 @@ impl Segment<'_> {
             match statement {
                 GraphStatement::Move { from, to, along, .. } if !self.graph.moves_partly(along, *to) => {
                     let Some(is) = self.plain(types, ways, facts, n).pin() else { continue };
-                    let ahead = &mut ways.reached.ahead;
+                    let ahead = &mut ways.ahead;
                     let wish = ahead.alone(is);
                     course.takes(ahead, from.0, n, wish);
                 }
@@ -279,7 +281,7 @@ impl Segment<'_> {
                     let Some(looked) = &found.looked[n] else { continue };
                     let made = self.plain(types, ways, facts, n).outputs.iter();
                     let made = made.map(|&(v, pin)| (course.after(v, n), pin)).collect();
-                    let ahead = &mut ways.reached.ahead;
+                    let ahead = &mut ways.ahead;
                     let wishes = ahead.wishes(types, looked, inputs.iter().map(given).collect(), made);
                     for (v, wish) in inputs.iter().zip(&*wishes) {
                         course.takes(ahead, v.0, n, *wish);
@@ -336,7 +338,7 @@ impl Segment<'_> {
                     let Some(id) = self.plain(types, ways, facts, n).pin() else {
                         return Err(made_later(graph, *to));
                     };
-                    if !frontier.moved(types, &mut ways.reached, (from.0, to.0), (id, *via)) {
+                    if !frontier.moved(types, (from.0, to.0), (id, *via)) {
                         return Err(refusal::no_plan(
                             types,
                             elaborator,
@@ -362,7 +364,7 @@ impl Segment<'_> {
                     let takers = |value: usize| limits.course.after(value, n);
                     let (inputs, outputs) = (&plain.inputs, &plain.outputs);
                     let step = Step { ways: &found, inputs, outputs, rest, takers: &takers };
-                    if !frontier.op(types, &mut ways.reached, step, &live) {
+                    if !frontier.op(types, &mut ways.ahead, step, &live) {
                         return Err(refusal::no_way(types, elaborator, graph, statement, &frontier, step));
                     }
                     looked[n] = Some(found);

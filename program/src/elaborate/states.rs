@@ -9,7 +9,7 @@
 //! computed once for all states that share it.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use smallvec::{Array, SmallVec};
+use smallvec::SmallVec;
 
 use crate::elaborate::at_hand::AtHand;
 use crate::elaborate::moves::Types;
@@ -67,24 +67,6 @@ pub(crate) struct Candidate {
 enum Brought {
     Exactly(u64),
     MoreThan(u64),
-}
-
-/// Returns the local number of a value, appending it if it is new.
-pub(crate) fn number(values: &mut Vec<usize>, value: usize) -> usize {
-    values.iter().position(|known| *known == value).unwrap_or_else(|| {
-        values.push(value);
-        values.len() - 1
-    })
-}
-
-/// Renumbers values, and sorts by the new numbers.
-pub(crate) fn renamed<A: Array<Item = (u32, AtHand)>>(
-    held: &[(u32, AtHand)],
-    mut name: impl FnMut(usize) -> usize,
-) -> SmallVec<A> {
-    let mut out: SmallVec<A> = held.iter().map(|(v, at_hand)| (name(*v as usize) as u32, *at_hand)).collect();
-    by_value(&mut out);
-    out
 }
 
 /// Sorts entries by value.

@@ -10,8 +10,8 @@ use reshard_sharding::{Mesh, Sharding, ShardingType};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use crate::elaborate::ahead::Ahead;
 use crate::elaborate::at_hand::{AtHand, Sets};
-use crate::elaborate::memo::Known;
 use crate::elaborate::moves::{TypeId, Types};
 use crate::local_type::{self, Partly};
 use crate::{ComputeRates, Error};
@@ -104,8 +104,8 @@ pub(crate) struct Ways {
     lists: TypedLists,
     /// The strategies by list address; lists are never dropped, so the address is a key.
     looked: FxHashMap<(usize, OfList), Arc<Looked>>,
-    /// The cached transitions.
-    pub(crate) reached: Known,
+    /// The cost-to-go of values.
+    pub(crate) ahead: Ahead,
 }
 
 impl Ways {
@@ -119,7 +119,7 @@ impl Ways {
             known: FxHashMap::default(),
             lists: TypedLists::default(),
             looked: FxHashMap::default(),
-            reached: Known::default(),
+            ahead: Ahead::default(),
         }
     }
 
