@@ -62,6 +62,7 @@ mod repeat;
 mod report;
 pub mod schedule;
 mod shard_map;
+pub mod theory;
 mod transforms;
 
 pub use elaborate::{ImplicitRedistribution, ShardingSolver};

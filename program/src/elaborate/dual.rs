@@ -1,24 +1,24 @@
 //! A lower bound on the cost of a segment, by messages between ops and values.
 //!
-//! The cost of a choice is a sum of two kinds of terms, which share the types of operands:
+//! The cost of a choice is a sum over two kinds of factors, which share the types of operands:
 //!
 //! ```text
 //! op       computing of its strategy                                   types of its inputs and outputs
 //! value    the dearest of its redistributions, from the type in which it is made      the same types
 //! ```
 //!
-//! A value costs at least its dearest redistribution, however its copies are shared. A *message* moves a part
-//! of the cost of a type from one term to the other, so that the sum stays the same for every choice. Hence,
+//! A value costs at least its dearest redistribution, however its copies are shared. A *message* shifts a part
+//! of the cost of a type from one factor to the other, so that the sum stays the same for every choice. Hence,
 //! whatever the messages,
 //!
 //! ```text
-//! cost of a choice  =  sum of its terms  >=  sum over terms of the least of each         (the bound)
+//! cost of a choice  =  sum of its factors  >=  sum over factors of the least of each         (the bound)
 //! ```
 //!
-//! The sweeps only make the bound larger. A term sends each neighbour that comes later (earlier, in the sweep
-//! back) an equal share of the least cost of each type: a share of at most one in all, so what is left is not
-//! negative and what arrives counts in full. On a tree of terms the bound is the least cost; that is the
-//! sequential form of dual decomposition (V. Kolmogorov, "A new look at reweighted message passing", 2015).
+//! The sweeps only make the bound larger. A factor sends each neighbour that comes later (earlier, in the sweep
+//! back) an equal share of the least cost of each type: a share of at most one in all, so the rest is not
+//! negative and what arrives counts in full. On a tree of factors the bound is the least cost. [`crate::theory`] has the
+//! proof.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ const FAR: i64 = 1 << 52;
 /// The most sweeps, there and back.
 const SWEEPS: usize = 12;
 
-/// An operand: a place where an op and a value meet, with the cost that the value has given to the op.
+/// An operand of an op: the edge between an op and a value, with the cost that the value has given to the op.
 #[derive(Debug)]
 struct Port {
     /// The positions in the list of the value's types that the operand can have; no choice has another.
@@ -48,7 +48,7 @@ struct Port {
 
 /// The choices of an op.
 #[derive(Debug)]
-struct OpTerm {
+struct OpFactor {
     /// The inputs, then the outputs.
     ports: Vec<usize>,
     inputs: usize,
@@ -60,7 +60,7 @@ struct OpTerm {
 
 /// The redistributions of a value.
 #[derive(Debug)]
-struct ValueTerm {
+struct ValueFactor {
     /// The port of the op that makes it, or the types in which it is given.
     made: Result<usize, Vec<usize>>,
     taken: Vec<usize>,
@@ -85,17 +85,17 @@ struct Choices {
     list: Vec<(u64, Vec<TypeId>)>,
 }
 
-/// The terms of a segment.
+/// The factors of a segment.
 #[derive(Debug, Default)]
 struct Dual {
     ports: Vec<Port>,
-    ops: Vec<OpTerm>,
+    ops: Vec<OpFactor>,
     /// The values that are made by the op of the same position, or before all ops.
-    values: Vec<Vec<ValueTerm>>,
+    values: Vec<Vec<ValueFactor>>,
 }
 
 impl Dual {
-    /// Returns the terms of these ops, in order; values from outside are given in one type.
+    /// Returns the factors of these ops, in order; values from outside are given in one type.
     fn new(types: &mut Types, outside: &[(usize, TypeId)], ops: &[Choices]) -> Dual {
         // Every type that a value can have somewhere.
         let mut lists: FxHashMap<usize, Vec<TypeId>> = FxHashMap::default();
@@ -141,7 +141,7 @@ impl Dual {
                 positions.push(of);
             }
             let ways = op.list.len();
-            dual.ops.push(OpTerm {
+            dual.ops.push(OpFactor {
                 inputs: op.values[0].len(),
                 costs: op.list.iter().map(|(cost, _)| (*cost).min(FAR as u64) as i64).collect(),
                 types: (0..ways).flat_map(|way| positions.iter().map(move |of| of[way])).collect(),
@@ -149,19 +149,19 @@ impl Dual {
             });
         }
         let mut known: FxHashMap<&[TypeId], Arc<Costs>> = FxHashMap::default();
-        let mut term = |types: &mut Types, value: usize, made| {
+        let mut factor = |types: &mut Types, value: usize, made| {
             let taken = takers.remove(&value)?;
             let list = lists.get(&value)?;
             let costs = known.entry(list).or_insert_with(|| Arc::new(Costs::between(types, list)));
-            Some(ValueTerm { made, taken, costs: Arc::clone(costs) })
+            Some(ValueFactor { made, taken, costs: Arc::clone(costs) })
         };
         let given = outside.iter().filter_map(|(value, is)| {
             let at = lists[value].binary_search(is).ok()?;
-            term(types, *value, Err(vec![at]))
+            factor(types, *value, Err(vec![at]))
         });
         dual.values.push(given.collect());
         for op in ops {
-            let made = op.values[1].iter().filter_map(|value| term(types, *value, Ok(*makers.get(value)?)));
+            let made = op.values[1].iter().filter_map(|value| factor(types, *value, Ok(*makers.get(value)?)));
             dual.values.push(made.collect());
         }
         dual
@@ -203,7 +203,7 @@ impl Dual {
     }
 
     /// Returns the cost of each strategy of an op, with what its ports were given.
-    fn costs_of<'a>(&'a self, op: &'a OpTerm) -> impl Iterator<Item = i64> + 'a {
+    fn costs_of<'a>(&'a self, op: &'a OpFactor) -> impl Iterator<Item = i64> + 'a {
         let count = op.ports.len();
         op.costs.iter().enumerate().map(move |(way, cost)| {
             let types = &op.types[way * count..(way + 1) * count];
@@ -217,7 +217,7 @@ impl Dual {
     }
 
     /// Sends the values at these ports of an op a share of the least cost of each type.
-    fn sends_from_op(&mut self, op: &OpTerm, to: core::ops::Range<usize>) {
+    fn sends_from_op(&mut self, op: &OpFactor, to: core::ops::Range<usize>) {
         let count = op.ports.len();
         let shares = op.inputs.max(count - op.inputs) as i64;
         let costs: Vec<i64> = self.costs_of(op).collect();
@@ -233,7 +233,7 @@ impl Dual {
     }
 
     /// Sends the ops that take a value, or the one that makes it, a share of the least cost of each type.
-    fn sends_from_value(&mut self, value: &ValueTerm, later: bool) {
+    fn sends_from_value(&mut self, value: &ValueFactor, later: bool) {
         let least = self.least_of_value(value);
         let shares = value.taken.len().max(1) as i64;
         if later {
@@ -246,7 +246,7 @@ impl Dual {
     }
 
     /// Returns the least cost of a value, by the type in which it is made and by each in which it is taken.
-    fn least_of_value(&self, value: &ValueTerm) -> LeastOfValue {
+    fn least_of_value(&self, value: &ValueFactor) -> LeastOfValue {
         let costs = &value.costs;
         let (starts, given) = match &value.made {
             Ok(port) => (&self.ports[*port].types, Some(&self.ports[*port].given)),
@@ -378,7 +378,7 @@ impl Segment<'_> {
                     let Some(is) = id(types, to) else { continue };
                     match via {
                         None => Choices { values: [vec![from.0], vec![to.0]], list: vec![(0, vec![is, is])] },
-                        // What it costs in its communication dtype is left out.
+                        // Its cost in its communication dtype is left out.
                         Some(_) => Choices { values: [Vec::new(), vec![to.0]], list: vec![(0, vec![is])] },
                     }
                 }
