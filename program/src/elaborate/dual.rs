@@ -30,25 +30,32 @@ use crate::elaborate::segment::{Facts, Segment};
 use crate::graph::{GraphStatement, ValueId};
 
 /// A cost that no choice has.
-const FAR: i64 = 1 << 52;
+pub(crate) const FAR: i64 = 1 << 52;
+
+/// The most types of a value whose redistributions count: on four axes there are more than a thousand.
+const TYPES: usize = 400;
 
 /// The most sweeps, there and back.
 const SWEEPS: usize = 12;
 
 /// An operand of an op: the edge between an op and a value, with the cost that the value has given to the op.
 #[derive(Debug)]
-struct Port {
+pub(crate) struct Port {
+    /// The statement of the op.
+    pub(crate) at: usize,
     /// The positions in the list of the value's types that the operand can have; no choice has another.
     types: Vec<usize>,
     /// The same by position.
-    can: Vec<bool>,
+    pub(crate) can: Vec<bool>,
     /// The cost by position, added to the op and subtracted from the value.
-    given: Vec<i64>,
+    pub(crate) given: Vec<i64>,
 }
 
 /// The choices of an op.
 #[derive(Debug)]
-struct OpFactor {
+pub(crate) struct OpFactor {
+    /// The statement.
+    pub(crate) at: usize,
     /// The inputs, then the outputs.
     ports: Vec<usize>,
     inputs: usize,
@@ -60,25 +67,30 @@ struct OpFactor {
 
 /// The redistributions of a value.
 #[derive(Debug)]
-struct ValueFactor {
+pub(crate) struct ValueFactor {
+    pub(crate) number: usize,
     /// The port of the op that makes it, or the types in which it is given.
     made: Result<usize, Vec<usize>>,
-    taken: Vec<usize>,
+    /// The ports of its consumers, in order.
+    pub(crate) taken: Vec<usize>,
     /// The least cost to get from each type to each, row by row.
-    costs: Arc<Costs>,
+    pub(crate) costs: Arc<Costs>,
 }
 
 /// The least costs between types, and for each the others, the nearest first.
 #[derive(Debug)]
-struct Costs {
-    count: usize,
-    from_to: Vec<i64>,
+pub(crate) struct Costs {
+    pub(crate) types: Vec<TypeId>,
+    pub(crate) count: usize,
+    pub(crate) from_to: Vec<i64>,
     nearest: Vec<Vec<usize>>,
 }
 
 /// An op as the bound sees it.
 #[derive(Debug, Default)]
 struct Choices {
+    /// The statement.
+    at: usize,
     /// The numbers of the values that it takes, and that it makes.
     values: [Vec<usize>; 2],
     /// Each strategy: its cost, and the types of its inputs and outputs.
@@ -87,11 +99,11 @@ struct Choices {
 
 /// The factors of a segment.
 #[derive(Debug, Default)]
-struct Dual {
-    ports: Vec<Port>,
-    ops: Vec<OpFactor>,
-    /// The values that are made by the op of the same position, or before all ops.
-    values: Vec<Vec<ValueFactor>>,
+pub(crate) struct Dual {
+    pub(crate) ports: Vec<Port>,
+    pub(crate) ops: Vec<OpFactor>,
+    /// The values from outside, and then those that each op makes.
+    pub(crate) values: Vec<Vec<ValueFactor>>,
 }
 
 impl Dual {
@@ -130,8 +142,10 @@ impl Dual {
                 types.dedup();
                 let port = dual.ports.len();
                 let mut can = vec![false; list.len()];
-                types.iter().for_each(|&at| can[at] = true);
-                dual.ports.push(Port { types, can, given: vec![0; list.len()] });
+                for &at in &types {
+                    can[at] = true;
+                }
+                dual.ports.push(Port { at: op.at, types, can, given: vec![0; list.len()] });
                 if i < op.values[0].len() {
                     takers.entry(*value).or_default().push(port);
                 } else {
@@ -142,6 +156,7 @@ impl Dual {
             }
             let ways = op.list.len();
             dual.ops.push(OpFactor {
+                at: op.at,
                 inputs: op.values[0].len(),
                 costs: op.list.iter().map(|(cost, _)| (*cost).min(FAR as u64) as i64).collect(),
                 types: (0..ways).flat_map(|way| positions.iter().map(move |of| of[way])).collect(),
@@ -151,9 +166,9 @@ impl Dual {
         let mut known: FxHashMap<&[TypeId], Arc<Costs>> = FxHashMap::default();
         let mut factor = |types: &mut Types, value: usize, made| {
             let taken = takers.remove(&value)?;
-            let list = lists.get(&value)?;
+            let list = lists.get(&value).filter(|list| list.len() <= TYPES)?;
             let costs = known.entry(list).or_insert_with(|| Arc::new(Costs::between(types, list)));
-            Some(ValueFactor { made, taken, costs: Arc::clone(costs) })
+            Some(ValueFactor { number: value, made, taken, costs: Arc::clone(costs) })
         };
         let given = outside.iter().filter_map(|(value, is)| {
             let at = lists[value].binary_search(is).ok()?;
@@ -168,26 +183,24 @@ impl Dual {
     }
 
     /// Sweeps there and back until the bound is at least `enough`, and returns it.
-    fn bound(mut self, enough: u64) -> u64 {
-        let values = core::mem::take(&mut self.values);
-        let ops = core::mem::take(&mut self.ops);
+    pub(crate) fn bound(&mut self, enough: u64) -> u64 {
+        let (values, ops) = (core::mem::take(&mut self.values), core::mem::take(&mut self.ops));
         let mut bound = 0;
         for _ in 0..SWEEPS {
-            for n in 0..values.len() {
-                if let Some(op) = n.checked_sub(1).and_then(|n| ops.get(n)) {
-                    self.sends_from_op(op, op.inputs..op.ports.len());
-                }
-                for value in &values[n] {
+            for value in &values[0] {
+                self.sends_from_value(value, true);
+            }
+            for (op, made) in ops.iter().zip(&values[1..]) {
+                self.sends_from_op(op, op.inputs..op.ports.len());
+                for value in made {
                     self.sends_from_value(value, true);
                 }
             }
-            for n in (0..values.len()).rev() {
-                for value in &values[n] {
+            for (op, made) in ops.iter().zip(&values[1..]).rev() {
+                for value in made {
                     self.sends_from_value(value, false);
                 }
-                if let Some(op) = n.checked_sub(1).and_then(|n| ops.get(n)) {
-                    self.sends_from_op(op, 0..op.inputs);
-                }
+                self.sends_from_op(op, 0..op.inputs);
             }
             let of_ops = ops.iter().map(|op| self.costs_of(op).min().unwrap_or(0));
             let of_values = values
@@ -199,11 +212,12 @@ impl Dual {
                 break;
             }
         }
+        (self.values, self.ops) = (values, ops);
         bound
     }
 
     /// Returns the cost of each strategy of an op, with what its ports were given.
-    fn costs_of<'a>(&'a self, op: &'a OpFactor) -> impl Iterator<Item = i64> + 'a {
+    pub(crate) fn costs_of<'a>(&'a self, op: &'a OpFactor) -> impl Iterator<Item = i64> + 'a {
         let count = op.ports.len();
         op.costs.iter().enumerate().map(move |(way, cost)| {
             let types = &op.types[way * count..(way + 1) * count];
@@ -246,7 +260,7 @@ impl Dual {
     }
 
     /// Returns the least cost of a value, by the type in which it is made and by each in which it is taken.
-    fn least_of_value(&self, value: &ValueFactor) -> LeastOfValue {
+    pub(crate) fn least_of_value(&self, value: &ValueFactor) -> LeastOfValue {
         let costs = &value.costs;
         let (starts, given) = match &value.made {
             Ok(port) => (&self.ports[*port].types, Some(&self.ports[*port].given)),
@@ -292,16 +306,23 @@ impl Dual {
 }
 
 /// The least cost of a value, by the position of a type.
-struct LeastOfValue {
-    made: Vec<i64>,
+pub(crate) struct LeastOfValue {
+    pub(crate) made: Vec<i64>,
     /// For each that takes it.
     taken: Vec<Vec<i64>>,
+}
+
+impl ValueFactor {
+    /// Returns the types in which a value from outside is given.
+    pub(crate) fn starts(&self) -> Vec<TypeId> {
+        self.made.as_ref().err().into_iter().flatten().map(|&at| self.costs.types[at]).collect()
+    }
 }
 
 impl Port {
     /// Adds a share of these costs; a type without a choice is ruled out.
     fn gets(&mut self, costs: &[i64], shares: i64) {
-        let Port { types, can, given } = self;
+        let Port { types, can, given, .. } = self;
         types.retain(|&at| {
             can[at] = costs[at] < FAR / 2;
             given[at] += costs[at] / shares;
@@ -336,21 +357,13 @@ impl Costs {
             order.sort_by_key(|j| from_to[i * count + j]);
             order
         });
-        Costs { count, nearest: nearest.collect(), from_to }
+        Costs { types: list.to_vec(), count, nearest: nearest.collect(), from_to }
     }
 }
 
 impl Segment<'_> {
-    /// Returns a lower bound on the cost over all choices of these strategies, in picoseconds.
-    ///
-    /// A bound of `enough` is not improved.
-    pub(crate) fn bound(
-        &self,
-        types: &mut Types,
-        facts: &Facts,
-        looked: &[Option<Shared>],
-        enough: u64,
-    ) -> u64 {
+    /// Returns the factors of the cost over all choices of these strategies, in picoseconds.
+    pub(crate) fn factors(&self, types: &mut Types, facts: &Facts, looked: &[Option<Shared>]) -> Dual {
         let id = |types: &mut Types, v: &ValueId| {
             Some(types.id(self.graph.dtype(*v), facts.pinned(self.graph, *v)?))
         };
@@ -359,7 +372,7 @@ impl Segment<'_> {
         // The types that each value can have before each statement.
         let mut can: FxHashMap<usize, Vec<TypeId>> = outside.iter().map(|&(v, is)| (v, vec![is])).collect();
         let mut ops: Vec<Choices> = Vec::new();
-        for (statement, looked) in self.statements.iter().zip(looked) {
+        for (at, (statement, looked)) in self.statements.iter().zip(looked).enumerate() {
             let choices = match (statement, looked) {
                 (GraphStatement::Input(v), _) => {
                     let Some(is) = id(types, v) else { continue };
@@ -372,14 +385,18 @@ impl Segment<'_> {
                     let starts = can.get(&from.0).cloned().unwrap_or_default();
                     let made = starts.into_iter().filter_map(|start| types.put(start, along, None));
                     let list = made.map(|(is, _)| (0, vec![is])).collect();
-                    Choices { values: [Vec::new(), vec![to.0]], list }
+                    Choices { at, values: [Vec::new(), vec![to.0]], list }
                 }
                 (GraphStatement::Move { from, to, via, .. }, _) => {
                     let Some(is) = id(types, to) else { continue };
                     match via {
-                        None => Choices { values: [vec![from.0], vec![to.0]], list: vec![(0, vec![is, is])] },
+                        None => {
+                            Choices { at, values: [vec![from.0], vec![to.0]], list: vec![(0, vec![is, is])] }
+                        }
                         // Its cost in its communication dtype is left out.
-                        Some(_) => Choices { values: [Vec::new(), vec![to.0]], list: vec![(0, vec![is])] },
+                        Some(_) => {
+                            Choices { at, values: [Vec::new(), vec![to.0]], list: vec![(0, vec![is])] }
+                        }
                     }
                 }
                 (GraphStatement::Op { inputs, outputs, .. }, Some(looked)) => {
@@ -396,7 +413,7 @@ impl Segment<'_> {
                         list.extend(cost.map(|cost| (cost, of)));
                     }
                     let numbers = |list: &[ValueId]| list.iter().map(|v| v.0).collect();
-                    Choices { values: [numbers(inputs), numbers(outputs)], list }
+                    Choices { at, values: [numbers(inputs), numbers(outputs)], list }
                 }
                 (GraphStatement::Op { .. }, None)
                 | (GraphStatement::Gradient { .. } | GraphStatement::NoGrad, _) => continue,
@@ -411,6 +428,6 @@ impl Segment<'_> {
             }
             ops.push(choices);
         }
-        Dual::new(types, &outside, &ops).bound(enough)
+        Dual::new(types, &outside, &ops)
     }
 }

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use reshard_test_support::{Random, Sweep};
 use rustc_hash::FxHashMap;
 
+use crate::elaborate::ahead::Ahead;
 use crate::elaborate::limits::Limits;
 use crate::elaborate::moves::{TypeId, Types};
 use crate::elaborate::search::Shared;
@@ -201,14 +202,16 @@ fn both(text: &str) -> (u64, u64, u64) {
             .collect();
         let hasty = segment.search(&elaborator, types, ways, facts, &least, &Limits::hasty()).unwrap();
         let bound = hasty.frontier.least();
-        let course = segment.course(types, ways, facts, &hasty);
+        let mut factors = segment.factors(types, facts, &hasty.looked);
+        factors.bound(u64::MAX);
+        let ahead = Some(Ahead::new(factors, types, statements.len()));
         let seen = hasty.frontier.seen;
-        let limits = Limits { known: bound, seen, course, work: u64::MAX, most: usize::MAX };
+        let limits = Limits { known: bound, seen, ahead, work: u64::MAX, most: usize::MAX };
         let found = segment.search(&elaborator, types, ways, facts, &least, &limits).unwrap();
         assert!(found.frontier.is_least(), "nothing was dropped");
         let mut all = All { graph, statements, facts, looked: &found.looked, best: bound + 1 };
         all.from(types, 0, &FxHashMap::default(), 0);
-        let bound = segment.bound(types, facts, &found.looked, u64::MAX);
+        let bound = segment.factors(types, facts, &found.looked).bound(u64::MAX);
         (found.frontier.least(), all.best, bound)
     })
 }

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::elaborate::ahead::Course;
+use crate::elaborate::ahead::Ahead;
 use crate::elaborate::at_hand::AtHand;
 
 /// The limits of a search.
@@ -14,8 +14,8 @@ pub(crate) struct Limits {
     pub(crate) known: u64,
     /// The types in which values could be available, found by an earlier search.
     pub(crate) seen: FxHashMap<usize, AtHand>,
-    /// The cost-to-go of values, found by an earlier search.
-    pub(crate) course: Course,
+    /// The bound on what follows each statement.
+    pub(crate) ahead: Option<Ahead>,
     /// The work budget before the beam narrows, in lookups of a cached price.
     pub(crate) work: u64,
 }
@@ -23,13 +23,7 @@ pub(crate) struct Limits {
 impl Limits {
     /// Returns the limits of a greedy search.
     pub(crate) fn hasty() -> Limits {
-        Limits {
-            most: HASTY,
-            known: u64::MAX,
-            seen: FxHashMap::default(),
-            course: Course::default(),
-            work: 0,
-        }
+        Limits { most: HASTY, known: u64::MAX, seen: FxHashMap::default(), ahead: None, work: 0 }
     }
 
     /// Returns the limits of a thorough search with a beam of `most` states.
@@ -39,7 +33,7 @@ impl Limits {
 
     /// Returns the beam width after a thorough search switches to greedy mode.
     pub(crate) fn tired(&self) -> usize {
-        if self.course.is_empty() { BLIND } else { TIRED }
+        if self.ahead.is_none() { BLIND } else { TIRED }
     }
 }
 
@@ -59,10 +53,10 @@ pub(crate) fn share(work: u64, first: usize, all: usize) -> u64 {
 /// The beam width of a greedy search without earlier knowledge.
 const HASTY: usize = 12;
 
-/// The beam width after a thorough search turns greedy: narrow, because the cost-to-go is known.
+/// The beam width after a thorough search turns greedy: narrow, because a bound on what follows is known.
 const TIRED: usize = 32;
 
-/// The same without a cost-to-go: a narrower beam drops the strategies that are jointly best for two layers.
+/// The same without a bound: a narrower beam drops the strategies that are jointly best for two layers.
 const BLIND: usize = 128;
 
 /// The work budget of a thorough search: a tenth of a second if all prices are new, and less otherwise.

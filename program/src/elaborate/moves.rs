@@ -71,8 +71,6 @@ pub(crate) struct Types {
     ids: FxHashMap<(DType, Arc<ShardingType>), TypeId>,
     /// The prices queried so far, by source and target.
     prices: Costs,
-    /// Estimated prices, from the digits alone; bounded in number.
-    rough: FxHashMap<(TypeId, TypeId), Cost>,
     /// The prices of redistributions that send nothing.
     free: Costs,
     /// By pair of sets: the cost of making all of the second available from the first.
@@ -127,12 +125,6 @@ const NEW_PRICE: u64 = 600;
 /// The same for a test that only decides if a redistribution is free.
 const NEW_FREE: u64 = 30;
 
-/// The same for an estimate.
-const NEW_ROUGH: u64 = 60;
-
-/// The maximum number of estimates: on a mesh of many axes a value has a thousand types.
-const ROUGH: usize = 50_000;
-
 impl Types {
     pub(crate) fn new(planner: &Planner) -> Types {
         Types::looking(planner, UNEVEN)
@@ -151,7 +143,6 @@ impl Types {
             list: Vec::new(),
             ids: FxHashMap::default(),
             prices: Costs::default(),
-            rough: FxHashMap::default(),
             free: Costs::default(),
             brought: FxHashMap::default(),
             taken: FxHashMap::default(),
@@ -246,34 +237,6 @@ impl Types {
         self.priced.stands_in() || self.priced_directly.stands_in()
     }
 
-    /// Returns the estimated cost to redistribute, forward and backward, from the digits alone.
-    ///
-    /// The estimate is independent of earlier queries. It is `None` if no plan exists or too many estimates
-    /// exist.
-    pub(crate) fn roughly(&mut self, from: TypeId, to: TypeId) -> Cost {
-        if from == to {
-            return Some(0);
-        }
-        if let Some(&known) = self.rough.get(&(from, to)) {
-            return known;
-        }
-        if self.is_rough_enough() {
-            return None;
-        }
-        self.work += NEW_ROUGH;
-        let planner = self.planner_now();
-        let cost = both_ways(&self.list, from, to, |a, b, dtype| {
-            Some((planner.roughly_us(a, b, dtype).ok()? * 1e6) as u64)
-        });
-        self.rough.insert((from, to), cost);
-        cost
-    }
-
-    /// Returns `true` if the limit of estimates is reached.
-    pub(crate) fn is_rough_enough(&self) -> bool {
-        self.rough.len() >= ROUGH
-    }
-
     /// Returns the cost to redistribute if neither direction may send anything.
     fn free(&mut self, from: TypeId, to: TypeId) -> Cost {
         if from == to {
@@ -303,11 +266,6 @@ impl Types {
         self.free(from, to).is_some()
     }
 
-    /// Returns the planner to use at the current work count.
-    fn planner_now(&self) -> &Planner {
-        if self.work < LAVISH { &self.planner } else { &self.direct }
-    }
-
     /// Returns the cheapest available type to start from, and the cost.
     pub(crate) fn cheapest(
         &mut self,
@@ -316,11 +274,6 @@ impl Types {
         moves: ImplicitRedistribution,
     ) -> Option<(TypeId, u64)> {
         self.least(at_hand, |types, from| types.allowed(from, to, moves))
-    }
-
-    /// Returns the estimated cost to make a type available from this set.
-    pub(crate) fn roughly_from(&mut self, at_hand: AtHand, to: TypeId) -> Cost {
-        Some(self.least(at_hand, |types, from| types.roughly(from, to))?.1)
     }
 
     /// Returns the cost of making a type available too, by the cheapest redistribution, and the set after it.

@@ -13,12 +13,12 @@
 //!
 //! ```text
 //! if another state dominates it   cost(a) + redistributions in a to all types available in b  <=  cost(b)
-//! if its lower bound is too high  cost(b) + least compute cost of the rest  >  cost of a known program
+//! if its lower bound is too high  cost(b) + bound on what follows (see `ahead`)  >  cost of a known program
 //! ```
 //!
 //! So the last cheapest state is an optimal choice. States are dropped only if more are left than the beam
-//! holds: those with the highest cost so far plus cost-to-go (see `ahead`). The cheapest dropped state bounds
-//! the possible loss (the optimality gap).
+//! holds: those with the highest lower bounds. The least of these bounds the possible loss (the optimality
+//! gap).
 //!
 //! The inputs and outputs of an op depend only on the available types of its inputs, so they are computed
 //! once for all states that agree there.
@@ -30,7 +30,7 @@ use reshard_planner::internal::is_stopped;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::elaborate::ahead::{Ahead, Takers};
+use crate::elaborate::ahead::Ahead;
 use crate::elaborate::at_hand::{AtHand, Outside};
 use crate::elaborate::implicit::ImplicitRedistribution;
 use crate::elaborate::limits::{self, Limits};
@@ -50,8 +50,8 @@ pub(crate) struct Step<'a> {
     pub(crate) outputs: &'a [(usize, Option<TypeId>)],
     /// The minimum compute cost of everything after it.
     pub(crate) rest: u64,
-    /// Returns the consumers of a value after it.
-    pub(crate) takers: &'a dyn Fn(usize) -> Takers,
+    /// The bound on what follows, and the number of its statement there.
+    pub(crate) ahead: Option<(&'a Ahead, usize)>,
 }
 
 /// The beam: the states after some statements.
@@ -192,21 +192,13 @@ impl Frontier {
     /// Applies an op with each of its strategies; returns `false` if no state allows one.
     ///
     /// `live` returns `true` for the values that are needed later.
-    pub(crate) fn op(
-        &mut self,
-        types: &mut Types,
-        ahead: &mut Ahead,
-        step: Step<'_>,
-        live: &dyn Fn(usize) -> bool,
-    ) -> bool {
+    pub(crate) fn op(&mut self, types: &mut Types, step: Step<'_>, live: &dyn Fn(usize) -> bool) -> bool {
         if self.looks_around(types) {
             self.sees(types, step);
         }
         let most = self.most_now(types);
-        let (reached, dropped) = self.reach(types, ahead, step, live, most);
-        if let Some(cost) = dropped {
-            self.dropped = self.dropped.min(cost.saturating_add(step.rest));
-        }
+        let (reached, dropped) = self.reach(types, step, live, most);
+        self.dropped = self.dropped.min(dropped);
         self.go_on(reached)
     }
 
@@ -258,20 +250,19 @@ impl Frontier {
         if types.work() < self.until { self.known } else { u64::MAX }
     }
 
-    /// Returns the states retained after an op, and the least cost of a state dropped or not explored.
+    /// Returns the states retained after an op, and a bound on all that was dropped or not explored.
     fn reach(
         &self,
         types: &mut Types,
-        ahead: &mut Ahead,
         step: Step<'_>,
         live: &dyn Fn(usize) -> bool,
         most: usize,
-    ) -> (Vec<Reached>, Option<u64>) {
+    ) -> (Vec<Reached>, u64) {
         let bound = self.bound(types);
         // Transitions are computed once per combination of available input types.
         let mut places: FxHashMap<SmallVec<[AtHand; 4]>, usize> = FxHashMap::default();
         let mut outcomes: Vec<Found> = Vec::new();
-        let mut left: Option<u64> = None;
+        let mut left = u64::MAX;
         let mut passed: Numbered<Held> = Numbered::default();
         let mut made: Numbered<Operands> = Numbered::default();
         // For each list of transitions, the interned availability of the operands after each.
@@ -289,42 +280,40 @@ impl Frontier {
                 outcomes.len() - 1
             });
             let (found, unseen) = &outcomes[at];
-            let unseen = unseen.map(|computing| state.cost.saturating_add(computing));
-            left = left.into_iter().chain(unseen).min();
+            if let Some(computing) = unseen {
+                left = left.min(state.cost.saturating_add(*computing).saturating_add(step.rest));
+            }
             let passes = |v: usize| live(v) && !step.inputs.contains(&v);
             let held: Held = state.live.iter().filter(|(v, _)| passes(*v as usize)).copied().collect();
             let passed = passed.number(&held);
             for (outcome, &made) in found.iter().zip(&numbers[at]) {
                 let cost = state.cost.saturating_add(outcome.cost);
                 if cost.saturating_add(step.rest) <= bound {
-                    candidates.push(Candidate { rank: 0, cost, before, way: outcome.way, passed, made });
+                    candidates.push(Candidate { bound: 0, cost, before, way: outcome.way, passed, made });
                 }
             }
         }
-        let of_passed = passed.all().map(|held| self.ahead(types, ahead, held, step)).collect::<Vec<i64>>();
-        let of_made = made.all().map(|held| self.ahead(types, ahead, held, step)).collect::<Vec<i64>>();
+        let of_passed = passed.all().map(|held| self.ahead(types, held, step)).collect::<Vec<i64>>();
+        let of_made = made.all().map(|held| self.ahead(types, held, step)).collect::<Vec<i64>>();
+        let rest = step.ahead.map_or(step.rest.min(1 << 60) as i64, |(ahead, n)| ahead.rest(n));
         for c in &mut candidates {
-            c.rank = (c.cost.min(1 << 60) as i64) + of_passed[c.passed as usize] + of_made[c.made as usize];
+            let later = of_passed[c.passed as usize] + of_made[c.made as usize];
+            c.bound = u64::try_from((c.cost.min(1 << 60) as i64) + later + rest).unwrap_or(0);
         }
+        candidates.retain(|c| c.bound <= bound);
         candidates.sort_unstable();
         let (kept, dropped) = self.kept(types, &candidates, (&passed, &made), most);
-        (kept, dropped.into_iter().chain(left).min())
+        (kept, dropped.unwrap_or(u64::MAX).min(left))
     }
 
-    /// Returns the cost-to-go of available types, relative to the types given from outside.
-    fn ahead(&self, types: &mut Types, ahead: &mut Ahead, held: &[(u32, AtHand)], step: Step<'_>) -> i64 {
-        let mut sum = 0i64;
-        for &(v, at_hand) in held {
-            let takers = (step.takers)(v as usize);
-            if takers == Takers::default() {
-                continue;
-            }
-            sum += ahead.of(types, at_hand, takers) as i64;
-            if let Some(given) = self.given.of(v as usize) {
-                sum -= ahead.of(types, given, takers) as i64;
-            }
-        }
-        sum
+    /// Returns the bound on what follows available types, above that for the types given from outside.
+    fn ahead(&self, types: &Types, held: &[(u32, AtHand)], step: Step<'_>) -> i64 {
+        let Some((ahead, n)) = step.ahead else { return 0 };
+        let above = |&(v, at_hand): &(u32, AtHand)| {
+            let given = self.given.of(v as usize).map_or(0, |given| ahead.of(types, v as usize, given, n));
+            ahead.of(types, v as usize, at_hand, n) - given
+        };
+        held.iter().map(above).sum()
     }
 
     /// Returns the cost of the cheapest state.

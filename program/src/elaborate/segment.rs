@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 
 use crate::Error;
-use crate::elaborate::ahead::Course;
+use crate::elaborate::ahead::Ahead;
 use crate::elaborate::at_hand::AtHand;
 use crate::elaborate::flows::{Differentiable, Flows};
 use crate::elaborate::implicit::ImplicitRedistribution;
@@ -159,14 +159,15 @@ impl Segment<'_> {
         if hasty.frontier.is_least() {
             return Ok((hasty, known));
         }
-        let bound = self.bound(types, facts, &hasty.looked, known.saturating_sub(NEGLIGIBLE));
+        let mut factors = self.factors(types, facts, &hasty.looked);
+        let bound = factors.bound(known.saturating_sub(NEGLIGIBLE));
         if !types.stand_in() && known - bound.min(known) <= NEGLIGIBLE {
             return Ok((hasty, bound));
         }
         // The cost of the greedy search bounds the thorough one, which may lose every cheaper program.
-        let course = self.course(types, ways, facts, &hasty);
+        let ahead = Some(Ahead::new(factors, types, self.statements.len()));
         let seen = core::mem::take(&mut hasty.frontier.seen);
-        let limits = Limits { known, seen, course, ..Limits::thorough(elaborator.beam_width) };
+        let limits = Limits { known, seen, ahead, ..Limits::thorough(elaborator.beam_width) };
         match self.search(elaborator, types, ways, facts, least, &limits) {
             Ok(found) if found.frontier.least() <= known => Ok((found, bound)),
             Ok(_) | Err(_) => Ok((hasty, bound)),
@@ -259,44 +260,6 @@ impl Segment<'_> {
         (one * ways::passes(takes) as f64 * 1e6) as u64
     }
 
-    /// Returns the cost-to-go of each value, as far as a finished search saw.
-    pub(crate) fn course(
-        &self,
-        types: &mut Types,
-        ways: &mut Ways,
-        facts: &Facts,
-        found: &Searched,
-    ) -> Course {
-        let mut course = Course::default();
-        let given = |v: &ValueId| found.frontier.given.of(v.0);
-        for (n, statement) in self.statements.iter().enumerate().rev() {
-            match statement {
-                GraphStatement::Move { from, to, along, .. } if !self.graph.moves_partly(along, *to) => {
-                    let Some(is) = self.plain(types, ways, facts, n).pin() else { continue };
-                    let ahead = &mut ways.ahead;
-                    let wish = ahead.alone(is);
-                    course.takes(ahead, from.0, n, wish);
-                }
-                GraphStatement::Op { inputs, .. } => {
-                    let Some(looked) = &found.looked[n] else { continue };
-                    let made = self.plain(types, ways, facts, n).outputs.iter();
-                    let made = made.map(|&(v, pin)| (course.after(v, n), pin)).collect();
-                    let ahead = &mut ways.ahead;
-                    let wishes = ahead.wishes(types, looked, inputs.iter().map(given).collect(), made);
-                    for (v, wish) in inputs.iter().zip(&*wishes) {
-                        course.takes(ahead, v.0, n, *wish);
-                    }
-                }
-                GraphStatement::Input(_)
-                | GraphStatement::Move { .. }
-                | GraphStatement::Gradient { .. }
-                | GraphStatement::NoGrad => {}
-            }
-        }
-        // A cost-to-go of only part of the statements would mislead the search.
-        if types.is_rough_enough() { Course::default() } else { course }
-    }
-
     /// Searches through all statements.
     #[allow(clippy::too_many_arguments, reason = "the search problem and its limits")]
     pub(crate) fn search(
@@ -361,10 +324,10 @@ impl Segment<'_> {
                     {
                         return Err(refusal::no_strategy(graph, mesh, call, by, inputs.len()));
                     }
-                    let takers = |value: usize| limits.course.after(value, n);
+                    let ahead = limits.ahead.as_ref().map(|ahead| (ahead, n));
                     let (inputs, outputs) = (&plain.inputs, &plain.outputs);
-                    let step = Step { ways: &found, inputs, outputs, rest, takers: &takers };
-                    if !frontier.op(types, &mut ways.ahead, step, &live) {
+                    let step = Step { ways: &found, inputs, outputs, rest, ahead };
+                    if !frontier.op(types, step, &live) {
                         return Err(refusal::no_way(types, elaborator, graph, statement, &frontier, step));
                     }
                     looked[n] = Some(found);

@@ -47,11 +47,11 @@ pub(crate) struct Decided {
     pub(crate) way: Option<usize>,
 }
 
-/// A state that an op could lead to; ordered by rank, ties by the order of generation.
+/// A state that an op could lead to; ordered by its bound, ties by cost and the order of generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Candidate {
-    /// The cost so far plus the cost-to-go.
-    pub(crate) rank: i64,
+    /// A lower bound on the programs that it leads to.
+    pub(crate) bound: u64,
     pub(crate) cost: u64,
     /// The index of the predecessor state.
     pub(crate) before: usize,
@@ -99,8 +99,7 @@ const COMPARED: usize = 48;
 impl Frontier {
     /// Returns the states that no cheaper state dominates, the cheapest first.
     ///
-    /// At most `most` states are returned. The second part is the cost of the cheapest state dropped beyond
-    /// that limit.
+    /// At most `most` states are returned. The second part is the least bound of those dropped beyond that.
     pub(crate) fn kept(
         &self,
         types: &mut Types,
@@ -113,7 +112,7 @@ impl Frontier {
         // Cached conversion costs between parts, one map per part: many states share a part.
         let mut brought: [FxHashMap<(u32, u32), Brought>; 2] = Default::default();
         let mut those: Vec<Candidate> = Vec::new();
-        for (at, candidate) in candidates.iter().enumerate() {
+        for candidate in candidates {
             let Candidate { cost, before, way, .. } = *candidate;
             if !seen.insert((candidate.passed, candidate.made)) {
                 continue;
@@ -141,10 +140,8 @@ impl Frontier {
                 continue;
             }
             if kept.len() >= most {
-                let left = candidates[at..].iter().filter(|c| !seen.contains(&(c.passed, c.made)));
-                let least = left.map(|c| c.cost).fold(cost, u64::min);
                 cheapest_first(&mut kept);
-                return (kept, Some(least));
+                return (kept, Some(candidate.bound));
             }
             those.push(*candidate);
             let live = merged(passed.of(candidate.passed), made.of(candidate.made));

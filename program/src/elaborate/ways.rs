@@ -10,7 +10,6 @@ use reshard_sharding::{Mesh, Sharding, ShardingType};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::elaborate::ahead::Ahead;
 use crate::elaborate::at_hand::{AtHand, Sets};
 use crate::elaborate::moves::{TypeId, Types};
 use crate::local_type::{self, Partly};
@@ -64,15 +63,13 @@ const MOST: usize = 1 << 13;
 /// The strategies of an op.
 #[derive(Debug)]
 pub(crate) struct Looked {
-    /// A number that no other list of strategies has.
-    pub(crate) number: usize,
     pub(crate) list: Vec<Way>,
     /// The types of each input, and then of each output, over all strategies.
     pub(crate) could_be: SmallVec<[AtHand; 4]>,
 }
 
 impl Looked {
-    fn of(sets: &mut Sets, number: usize, list: Vec<Way>) -> Looked {
+    fn of(sets: &mut Sets, list: Vec<Way>) -> Looked {
         let mut could_be: SmallVec<[SmallVec<[TypeId; 16]>; 4]> = SmallVec::new();
         for way in &list {
             for (i, is) in way.inputs.iter().chain(&way.outputs).enumerate() {
@@ -87,7 +84,7 @@ impl Looked {
             types.dedup();
             sets.number(&types)
         });
-        Looked { number, could_be: could_be.collect(), list }
+        Looked { could_be: could_be.collect(), list }
     }
 }
 
@@ -104,8 +101,6 @@ pub(crate) struct Ways {
     lists: TypedLists,
     /// The strategies by list address; lists are never dropped, so the address is a key.
     looked: FxHashMap<(usize, OfList), Arc<Looked>>,
-    /// The cost-to-go of values.
-    pub(crate) ahead: Ahead,
 }
 
 impl Ways {
@@ -119,7 +114,6 @@ impl Ways {
             known: FxHashMap::default(),
             lists: TypedLists::default(),
             looked: FxHashMap::default(),
-            ahead: Ahead::default(),
         }
     }
 
@@ -217,7 +211,7 @@ impl Ways {
                 strategy: Arc::clone(strategy),
             });
         }
-        let out = Arc::new(Looked::of(&mut types.sets, self.looked.len(), out));
+        let out = Arc::new(Looked::of(&mut types.sets, out));
         self.looked.insert(of_list, Arc::clone(&out));
         self.known.insert(key, Arc::clone(&out));
         Ok(out)
