@@ -236,12 +236,11 @@ impl Graph {
 
     /// Adds a call of an op; its outputs get these names.
     ///
-    /// Outputs have the element type of the first real or complex input, or else of the first input (f32
-    /// without inputs). Ops that return booleans or indices have those types. An output named like an input
-    /// with a prime, `w'`, is the value of that input in the next step and is constrained to the input's
-    /// type.
+    /// Outputs have the element types that the table states, [`OpTable::dtypes`]. An output named like an input with
+    /// a prime, `w'`, is the value of that input in the next step and is constrained to the input's type.
     ///
-    /// Returns the errors of [`OpTable::op`], and an error for used names.
+    /// Returns the errors of [`OpTable::op`], and errors for used names and for inputs with elements that the op does
+    /// not take.
     pub fn apply(
         &mut self,
         call: &OpCall,
@@ -260,7 +259,7 @@ impl Graph {
                 ),
             });
         }
-        let dtypes = self.dtypes(call, inputs, op.outputs().len());
+        let dtypes = self.checked_dtypes(call, inputs, op.outputs().len())?;
         let outputs: Result<Vec<ValueId>, Error> = (op.outputs().iter().zip(dtypes).enumerate())
             .map(|(o, (shape, dtype))| match names.get(o) {
                 Some(&name) if name != "_" => self.named(name, dtype, shape),

@@ -1,34 +1,10 @@
 //! Element types of the outputs of calls.
 
 use reshard_kernels::DType;
-use reshard_ops::rules::{Argument, OpCall};
+use reshard_ops::rules::OpCall;
 
 use crate::Error;
 use crate::graph::{Graph, GraphStatement, ValueId};
-
-/// Ops that return the widest element type of several operands, and the index of the first of these operands.
-const PROMOTING: [(&str, usize); 14] = [
-    ("add", 0),
-    ("sub", 0),
-    ("mul", 0),
-    ("pow", 0),
-    ("fmod", 0),
-    ("remainder", 0),
-    ("floor_divide", 0),
-    ("maximum", 0),
-    ("minimum", 0),
-    ("lerp", 0),
-    ("addcmul", 0),
-    ("clamp_tensor", 0),
-    ("cat", 0),
-    // The first operand of `where` is the condition.
-    ("where", 1),
-];
-
-/// Returns the wider of two integral types; booleans count as 0 and 1.
-fn wider(one: DType, two: DType) -> DType {
-    if one == DType::Bool || (two != DType::Bool && two.bits() > one.bits()) { two } else { one }
-}
 
 impl Graph {
     /// Sets the element type of an output of the last call, if the call leaves it open.
@@ -75,52 +51,23 @@ impl Graph {
             || operands.iter().map(of).all(DType::is_integral)
     }
 
-    /// Returns the default element types of the outputs of a call.
+    /// Returns the element types of the outputs of a call, as the table states them.
     pub(crate) fn dtypes(&self, call: &OpCall, inputs: &[ValueId], outputs: usize) -> Vec<DType> {
-        let of = |v: &ValueId| self.values[v.0].dtype;
-        let promoting = PROMOTING.iter().find(|(name, _)| call.name() == Some(name));
-        let deciding = promoting.map_or(inputs, |&(_, first)| inputs.get(first..).unwrap_or_default());
-        let integral = match promoting {
-            Some(_) => deciding.iter().map(of).reduce(wider),
-            None => deciding.first().map(of),
-        };
-        let like = deciding.iter().map(of).find(|d| !d.is_integral()).or(integral).unwrap_or(DType::F32);
-        let made = |o: usize| match call.name() {
-            Some("cast") => match call.argument("dtype") {
-                Some(Argument::Word(word)) => word.parse().unwrap_or(like),
-                Some(_) | None => like,
-            },
-            Some(name) => match (name, o) {
-                (
-                    "eq" | "ne" | "lt" | "le" | "gt" | "ge" | "eq_scalar" | "ne_scalar" | "lt_scalar"
-                    | "le_scalar" | "gt_scalar" | "ge_scalar" | "isnan" | "isinf" | "isfinite" | "isneginf"
-                    | "isposinf" | "isclose" | "isin" | "signbit" | "logical_and" | "logical_or"
-                    | "logical_not" | "logical_xor" | "any" | "all",
-                    _,
-                ) => DType::Bool,
-                (
-                    "argmax" | "argmin" | "argsort" | "bucketize" | "searchsorted" | "count_nonzero"
-                    | "bincount" | "one_hot",
-                    _,
-                )
-                | ("max" | "min" | "sort" | "topk" | "kthvalue" | "mode" | "median", 1) => DType::I64,
-                (pool, 1) if pool.ends_with("_with_indices") => DType::I64,
-                // Sums of booleans are counts.
-                ("sum" | "nansum" | "cumsum" | "prod" | "cumprod", _) if like == DType::Bool => DType::I64,
-                // A non-integer number is stored as text, and gives f32; with an integer, booleans are
-                // counted.
-                (scalar, _) if scalar.ends_with("_scalar") && like.is_integral() => {
-                    let by = ["value", "exponent"].into_iter().find_map(|key| call.argument(key));
-                    match by {
-                        Some(Argument::Word(_)) => DType::F32,
-                        _ if like == DType::Bool => DType::I64,
-                        _ => like,
-                    }
-                }
-                _ => like,
-            },
-            None => like,
-        };
-        (0..outputs).map(made).collect()
+        self.table.result_dtypes(call, &self.dtypes_of(inputs), outputs)
+    }
+
+    /// Returns the same, or an error for an operand with elements that the op does not take.
+    pub(crate) fn checked_dtypes(
+        &self,
+        call: &OpCall,
+        inputs: &[ValueId],
+        outputs: usize,
+    ) -> Result<Vec<DType>, Error> {
+        let names = |i: usize| inputs.get(i).map_or_else(String::new, |&v| self.name(v).to_owned());
+        Ok(self.table.checked_dtypes(call, &self.dtypes_of(inputs), outputs, &names)?)
+    }
+
+    fn dtypes_of(&self, values: &[ValueId]) -> Vec<DType> {
+        values.iter().map(|&v| self.dtype(v)).collect()
     }
 }

@@ -1,7 +1,7 @@
 //! Element types of the outputs of ops.
 
 use reshard_kernels::DType;
-use reshard_ops::rules::OpCall;
+use reshard_ops::rules::{OpCall, OpTable};
 use reshard_program::Graph;
 
 use crate::elaborated;
@@ -23,10 +23,8 @@ fn made(call: &str, operands: &[(&str, &str)]) -> String {
 #[test]
 fn where_has_the_elements_that_it_chooses_from() {
     for dtype in TYPES {
-        for condition in ["bool", "f32", "i64"] {
-            let operands = [("c", condition), ("a", dtype), ("b", dtype)];
-            assert_eq!(made("where(c, a, b)", &operands), dtype, "by {condition}");
-        }
+        let operands = [("c", "bool"), ("a", dtype), ("b", dtype)];
+        assert_eq!(made("where(c, a, b)", &operands), dtype);
     }
     assert_eq!(made("where(c, a, b)", &[("c", "bool"), ("a", "bool"), ("b", "i64")]), "i64");
     assert_eq!(made("where(c, a, b)", &[("c", "bool"), ("a", "i32"), ("b", "f32")]), "f32");
@@ -45,6 +43,56 @@ fn of_two_integer_types_the_wider_one_is_made() {
     }
     assert_eq!(made("add(a, b)", &[("a", "i64"), ("b", "bf16")]), "bf16");
     assert_eq!(made("isin(a, b)", &[("a", "i64"), ("b", "i64")]), "bool");
+}
+
+#[test]
+fn a_composite_has_the_elements_that_its_ops_make() {
+    let mut table = OpTable::standard();
+    table.add_composite("above", "x, y -> z: z = gt(x, y)".parse().unwrap()).unwrap();
+    table.add_composite("either", "c, x -> z: y = exp(x); z = where(c, x, y)".parse().unwrap()).unwrap();
+    let mut graph = Graph::with_table(&"dp=2".parse().unwrap(), table.into());
+    let x = graph.input("x", DType::I32, &[4], "R").unwrap();
+    let c = graph.apply(&OpCall::new("above"), &[x, x], &["c"]).unwrap()[0];
+    let y = graph.apply(&OpCall::new("either"), &[c, x], &["y"]).unwrap()[0];
+    assert_eq!((graph.dtype(c), graph.dtype(y)), (DType::Bool, DType::F32));
+    let error = graph.apply(&OpCall::new("either"), &[x, x], &["z"]).unwrap_err().to_string();
+    assert!(error.contains("where takes truth values (bool) as operand 0, but `c` is i32"), "{error}");
+}
+
+#[test]
+fn operands_have_the_elements_that_an_op_takes() {
+    let refused = |call: &str, operands: &str| {
+        let text = format!("mesh dp=2\n{operands}\nv = {call}\n");
+        text.parse::<Graph>().unwrap_err().to_string()
+    };
+    let matrices = "x: f32[4,4] R\nids: i64[4,4] R\nm: f32[4,4] R";
+    for (call, message) in [
+        (
+            "mm(x, ids)",
+            "line 5: mm takes floating-point numbers, like operand 0 (f32), as operand 1, but `ids` is i64; \
+             cast it, as in cast(ids, dtype=f32)",
+        ),
+        (
+            "where(m, x, x)",
+            "line 5: where takes truth values (bool) as operand 0, but `m` is f32; cast it, as in cast(m, dtype=bool)",
+        ),
+        (
+            "embedding(x, m)",
+            "line 5: embedding takes integers as operand 1, but `m` is f32; cast it, as in cast(m, dtype=i64)",
+        ),
+        (
+            "softmax(ids)",
+            "line 5: softmax takes floating-point numbers as operand 0, but `ids` is i64; cast it, as in \
+             cast(ids, dtype=f32)",
+        ),
+        (
+            "div_(ids, x)",
+            "line 5: div_ computes f32 and writes it into `ids`, which is i64; give a tensor of f32, or use the op that \
+             returns a new one",
+        ),
+    ] {
+        assert_eq!(refused(call, matrices), message);
+    }
 }
 
 #[test]

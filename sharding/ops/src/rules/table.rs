@@ -15,6 +15,7 @@ use crate::rules::bound_call::BoundCall;
 use crate::rules::call::OpCall;
 use crate::rules::composite::Composite;
 use crate::rules::derive::derive;
+use crate::rules::dtypes::{OpDtypes, STANDARD_DTYPES};
 use crate::rules::families;
 use crate::rules::made::Made;
 use crate::rules::op::Op;
@@ -35,9 +36,18 @@ const MOST_WRITTEN: usize = 64;
 type Family = dyn Fn(&BoundCall<'_>) -> Result<Op, Error> + Send + Sync;
 
 #[derive(Clone)]
-enum Entry {
-    Rule { parameters: Parameters, rule: Rule },
-    Family { parameters: Parameters, make: Arc<Family> },
+pub(super) enum Entry {
+    Rule {
+        parameters: Parameters,
+        dtypes: Option<OpDtypes>,
+        rule: Rule,
+    },
+    Family {
+        parameters: Parameters,
+        dtypes: Option<OpDtypes>,
+        make: Arc<Family>,
+    },
+    /// Its element types follow from its body.
     Composite(Composite),
 }
 
@@ -52,7 +62,7 @@ impl Entry {
 
 /// The variant of an entry that a name calls: the entry itself, or one that writes into an existing tensor.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Variant {
+pub(super) enum Variant {
     Itself,
     /// `add_`.
     InPlace,
@@ -94,7 +104,7 @@ impl fmt::Debug for Entry {
 /// ```
 #[derive(Clone)]
 pub struct OpTable {
-    entries: BTreeMap<String, Entry>,
+    pub(super) entries: BTreeMap<String, Entry>,
     pub(crate) gradients: BTreeMap<String, Formula>,
     /// Cache of the requested ops.
     made: Made<Op>,
@@ -148,6 +158,12 @@ impl OpTable {
                 Err(error) => debug_assert!(false, "{}: {error}", family.name),
             }
         }
+        for (names, text) in STANDARD_DTYPES {
+            for name in *names {
+                let stated = text.parse().and_then(|dtypes| table.set_dtypes(name, dtypes));
+                debug_assert!(stated.is_ok(), "{name}: {text}: {stated:?}");
+            }
+        }
         for (names, formula) in formulas() {
             for name in names {
                 table.gradients.insert((*name).to_owned(), formula.clone());
@@ -180,7 +196,7 @@ impl OpTable {
     #[doc(hidden)]
     pub fn add_with(&mut self, name: &str, parameters: Parameters, rule: Rule) {
         self.changed();
-        self.entries.insert(name.to_owned(), Entry::Rule { parameters, rule });
+        self.entries.insert(name.to_owned(), Entry::Rule { parameters, dtypes: None, rule });
     }
 
     /// Adds ops whose rule depends on the shapes, or on arguments, which are declared with their types and defaults.
@@ -205,7 +221,8 @@ impl OpTable {
         make: impl Fn(&BoundCall<'_>) -> Result<Op, Error> + Send + Sync + 'static,
     ) {
         self.changed();
-        self.entries.insert(name.to_owned(), Entry::Family { parameters, make: Arc::new(make) });
+        let make = Arc::new(make);
+        self.entries.insert(name.to_owned(), Entry::Family { parameters, dtypes: None, make });
     }
 
     /// Adds or replaces an op that is composed of others: its rule is derived from theirs on every call.
@@ -288,7 +305,7 @@ impl OpTable {
     }
 
     /// Returns the entry of a name: one of that name, or else the one before `_` or `.out`.
-    fn entry(&self, name: &str) -> Option<(&Entry, Variant)> {
+    pub(super) fn entry(&self, name: &str) -> Option<(&Entry, Variant)> {
         let of = |name: &str, variant| Some((self.entries.get(name)?, variant));
         of(name, Variant::Itself)
             .or_else(|| of(name.strip_suffix(".out")?, Variant::Out))
@@ -343,7 +360,7 @@ impl OpTable {
         }
         let made = |inputs: &[&[usize]]| match entry {
             Entry::Rule { rule, .. } => Op::new(name, rule, inputs),
-            Entry::Family { parameters, make } => make(&BoundCall { call, inputs, parameters }),
+            Entry::Family { parameters, make, .. } => make(&BoundCall { call, inputs, parameters }),
             Entry::Composite(_) if deep == 0 => Err(Error::Rule {
                 reason: format!("{name} is a composite within {DEEPEST} others: one of them contains itself"),
             }),
@@ -435,7 +452,7 @@ impl OpTable {
         Err(request.error(format!("gives outputs {own:?}, not {outputs:?}")))
     }
 
-    fn unknown(&self, name: &str) -> Error {
+    pub(super) fn unknown(&self, name: &str) -> Error {
         let (most, length) = (1 + name.len() / 3, name.chars().count());
         let near = |known: &&String| strsim::damerau_levenshtein(known, name);
         // The difference of lengths is a lower bound of the edit distance, and comparing long names is slow.

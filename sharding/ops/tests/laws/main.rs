@@ -2,6 +2,7 @@
 
 mod composites;
 mod cuts;
+mod dtypes;
 mod enumeration;
 mod gradients;
 mod gradients_page;
