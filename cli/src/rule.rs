@@ -53,6 +53,8 @@ struct Request {
 struct Answer {
     op: String,
     arguments: Vec<ArgumentAnswer>,
+    /// The element types of operands and results; null for a rule, whose results have those of its operands.
+    dtypes: Option<String>,
     /// The rule; null for a view, which regroups the digits of all axes at once.
     rule: Option<String>,
     strategies: Vec<StrategyAnswer>,
@@ -92,6 +94,8 @@ struct Named {
     /// The rule; null if it depends on the arguments or the shapes.
     rule: Option<String>,
     arguments: Vec<ArgumentAnswer>,
+    /// The element types of operands and results.
+    dtypes: Option<String>,
 }
 
 /// All ops of the table.
@@ -194,6 +198,11 @@ fn arguments(table: &OpTable, name: &str) -> Vec<ArgumentAnswer> {
     table.parameters(name).map_or_else(Vec::new, |all| all.iter().map(one).collect())
 }
 
+/// `any, integer -> same(0)`.
+fn dtypes(table: &OpTable, name: &str) -> Option<String> {
+    table.dtypes(name).map(ToString::to_string)
+}
+
 /// `softmax(dim: dim = -1)`.
 fn signature(name: &str, arguments: &[ArgumentAnswer]) -> String {
     let texts: Vec<&str> = arguments.iter().map(|a| a.text.as_str()).collect();
@@ -215,6 +224,7 @@ impl Answer {
                 OpCall::Named { name, .. } => arguments(table, name),
                 OpCall::Rule(_) | OpCall::Each(_) => Vec::new(),
             },
+            dtypes: call.name().and_then(|name| dtypes(table, name)),
             rule: rule.map(ToString::to_string),
             strategies,
             shapes,
@@ -222,12 +232,15 @@ impl Answer {
         }
     }
 
-    /// Prints the arguments if there are any, the rule, and one strategy a line.
+    /// Prints the arguments and element types if there are any, the rule, and one strategy a line.
     fn text(&self) -> String {
         let mut text = String::new();
         if !self.arguments.is_empty() {
             let name = self.op.split('(').next().unwrap_or_default();
             let _ = writeln!(text, "{}", signature(name, &self.arguments));
+        }
+        if let Some(dtypes) = &self.dtypes {
+            let _ = writeln!(text, "element types: {dtypes}");
         }
         text.push_str(self.rule.as_deref().unwrap_or(
             "a view: it regroups all axes jointly and has no strategies per axis (see `reshard view`)",
@@ -272,6 +285,7 @@ impl Names {
             op: name.to_owned(),
             rule: table.rule(name).map(|rule| rule.to_string()),
             arguments: arguments(table, name),
+            dtypes: dtypes(table, name),
         };
         Self { ops: table.names().map(named).collect() }
     }

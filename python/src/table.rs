@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use reshard_ops::rules::{OpTable, Parameters, Rule};
+use reshard_ops::rules::{OpDtypes, OpTable, Parameters, Rule};
 
 use crate::call::call;
 use crate::failure::Answer;
@@ -94,6 +94,13 @@ impl PyTable {
         Ok(Some(all))
     }
 
+    /// The element types of an op's operands and results, such as `"any, integer -> same(0)"`.
+    ///
+    /// None for an op that states none, whose results have the type of its first real operand, or else of its first one.
+    fn dtypes(&self, #[pyo3(from_py_with = text)] name: &str) -> Option<String> {
+        self.get_table().dtypes(name).map(ToString::to_string)
+    }
+
     /// The rule of an op that has one for all shapes and arguments; None for others, whose rule an `Op` has.
     fn rule(&self, #[pyo3(from_py_with = text)] name: &str) -> Option<String> {
         self.get_table().rule(name).map(|rule| rule.to_string())
@@ -105,18 +112,24 @@ impl PyTable {
     }
 
     /// Adds an op by its rule, such as `"bsh,bsh->bsh {multilinear}"`, and its parameters, such as `"width: real >= 0 = 1.5"`.
-    #[pyo3(signature = (name, rule, parameters=""))]
+    ///
+    /// `dtypes` are the element types of its operands and results, such as `"float, like(0) -> bool"`.
+    #[pyo3(signature = (name, rule, parameters="", dtypes=None))]
     fn add(
         &self,
         #[pyo3(from_py_with = text)] name: &str,
         #[pyo3(from_py_with = text)] rule: &str,
         #[pyo3(from_py_with = text)] parameters: &str,
+        dtypes: Option<&str>,
     ) -> Answer<()> {
         let rule: Rule = rule.parse()?;
+        let dtypes = dtypes.map(str::parse::<OpDtypes>).transpose()?;
         let parameters: Parameters =
             if parameters.is_empty() { Parameters::default() } else { parameters.parse()? };
-        self.change(|table| table.add_with(name, parameters, rule));
-        Ok(())
+        Ok(self.change(|table| {
+            table.add_with(name, parameters, rule);
+            dtypes.map_or(Ok(()), |dtypes| table.set_dtypes(name, dtypes))
+        })?)
     }
 
     /// Adds an op that is composed of others, such as `"x, up, down -> y: h = mm(x, up).

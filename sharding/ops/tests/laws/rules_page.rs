@@ -323,14 +323,16 @@ fn differences() -> String {
 fn ops() -> String {
     let table = OpTable::standard();
     let examples = crate::reference_ops::all();
-    let mut out =
-        String::from("| op | rule, or strategies of a call | needs its region for |\n|---|---|---|\n");
+    let mut out = String::from(
+        "| op | rule, or strategies of a call | needs its region for | element types |\n|---|---|---|---|\n",
+    );
     for name in table.names() {
         let parameters = table.parameters(name).unwrap().to_string().replace('|', "\\|");
         let shown = if parameters.is_empty() { name.to_owned() } else { format!("{name}({parameters})") };
+        let dtypes = table.dtypes(name).unwrap();
         let of_name: Vec<&Example> = examples.iter().filter(|e| e.name() == name).collect();
         let Some(&e) = of_name.first() else {
-            writeln!(out, "| {shown} | all axes at once: digits are regrouped | |").unwrap();
+            writeln!(out, "| {shown} | all axes at once: digits are regrouped | | `{dtypes}` |").unwrap();
             continue;
         };
         let list = e.ops(&table);
@@ -343,7 +345,7 @@ fn ops() -> String {
             let rows: Vec<String> = list[0].strategies().iter().map(ToString::to_string).collect();
             format!("`{}`{of}: `{}`", e.call, rows.join("; "))
         };
-        writeln!(out, "| {shown} | {what} | {needing} |").unwrap();
+        writeln!(out, "| {shown} | {what} | {needing} | `{dtypes}` |").unwrap();
     }
     out
 }
