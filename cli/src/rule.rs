@@ -232,15 +232,12 @@ impl Answer {
         }
     }
 
-    /// Prints the arguments and element types if there are any, the rule, and one strategy a line.
+    /// Prints the arguments if there are any, the rule, one strategy a line, and the element types if they are stated.
     fn text(&self) -> String {
         let mut text = String::new();
         if !self.arguments.is_empty() {
             let name = self.op.split('(').next().unwrap_or_default();
             let _ = writeln!(text, "{}", signature(name, &self.arguments));
-        }
-        if let Some(dtypes) = &self.dtypes {
-            let _ = writeln!(text, "element types: {dtypes}");
         }
         text.push_str(self.rule.as_deref().unwrap_or(
             "a view: it regroups all axes jointly and has no strategies per axis (see `reshard view`)",
@@ -251,6 +248,9 @@ impl Answer {
         text.push('\n');
         for strategy in &self.strategies {
             let _ = writeln!(text, "{}", marked(&strategy.text, strategy.region));
+        }
+        if let Some(dtypes) = &self.dtypes {
+            let _ = writeln!(text, "element types: {dtypes}");
         }
         text
     }

@@ -115,6 +115,10 @@ fn every_op_of_the_table_has_a_rule() {
         reshard(&["rule", "softmax"]).stdout.starts_with("softmax(dim: dim = -1)\nab->ab {b: replicate}  ")
     );
     assert!(ops.iter().any(|op| op["op"] == "mm" && op["rule"] == "mk,kn->mn"));
+    assert!(ops.iter().all(|op| op["dtypes"].is_string()));
+    assert_eq!(answer(&["embedding"])["dtypes"], "any, integer -> same(0)");
+    assert_eq!(answer(&["mk,kn->mn"])["dtypes"], Value::Null);
+    assert!(reshard(&["rule", "embedding"]).stdout.ends_with("\nelement types: any, integer -> same(0)\n"));
     assert!(ops.iter().any(|op| op["op"] == "softmax" && op["arguments"] == dim));
     let lines: Vec<String> = ops.iter().map(|op| json!({"op": op["op"]}).to_string()).collect();
     let answers = reshard_with(&["rule", "--batch"], &lines.join("\n")).stdout;
