@@ -82,6 +82,7 @@ fn sampled(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
         let place = b.reshaped(place, &[shape[0], 1, many])?;
         let place =
             b.call(&OpCall::new("expand").with("shape", numbers(&[shape[0], shape[1], many])), &[place])?;
+        let place = b.op("cast(dtype=i64)", &[place])?;
         let values = b.op("gather(dim=2)", &[flat, place])?;
         let part = b.reshaped(part, &[shape[0], 1, many])?;
         let product = b.op("mul", &[values, part])?;

@@ -1,8 +1,9 @@
 //! Formulas of gradients: their shapes, texts and rules.
 
 use crate::reference_ops::all;
+use reshard_kernels::DType;
 use reshard_ops::gradients::{Gradient, Saved};
-use reshard_ops::rules::{Composite, Op, OpCall, OpTable};
+use reshard_ops::rules::{Composite, Op, OpCall, OpTable, OperandDtype};
 
 /// Examples of ops that have a formula, bound, with their gradients.
 fn examples() -> Vec<(&'static str, String, Op, Gradient)> {
@@ -75,6 +76,56 @@ fn a_formula_gives_what_has_the_shapes_of_the_inputs() {
     }
     println!("{tried} formulas");
     assert!(tried > 100);
+}
+
+/// Real operands where the op takes them, else indices or masks.
+fn operand_dtypes(table: &OpTable, name: &str, operands: usize) -> Vec<DType> {
+    let stated = table.dtypes(name).unwrap();
+    let of = |i: usize| match stated.operand(i) {
+        OperandDtype::Any | OperandDtype::Float | OperandDtype::Like(_) => DType::F32,
+        OperandDtype::Integer | OperandDtype::Integral => DType::I64,
+        OperandDtype::Bool => DType::Bool,
+    };
+    (0..operands).map(of).collect()
+}
+
+/// No formula indexes by real numbers, for example, and the gradient of a real operand is real.
+#[test]
+fn a_formula_gives_its_ops_elements_that_they_take() {
+    let mut table = OpTable::standard();
+    let (mut tried, mut wrong) = (0, Vec::new());
+    for (text, name, op, gradient) in examples() {
+        let Some(body) = gradient.body() else { continue };
+        let call: OpCall = text.parse().unwrap();
+        let takes = operand_dtypes(&table, &name, op.inputs().len());
+        let makes = table.checked_dtypes(&call, &takes, op.outputs().len(), &|i| format!("x{i}")).unwrap();
+        if makes.iter().all(|dtype| dtype.is_integral()) {
+            continue;
+        }
+        let of = |saved: &Saved| match *saved {
+            Saved::Input(i) => takes[i],
+            Saved::Output(o) => makes[o],
+            Saved::Gradient(o) if makes[o].is_integral() => DType::F32,
+            Saved::Gradient(o) => makes[o],
+        };
+        let given: Vec<DType> = gradient.inputs().iter().map(of).collect();
+        table.add_composite("formula", body.clone()).unwrap();
+        let outputs = body.outputs().count();
+        match table.checked_dtypes(&OpCall::new("formula"), &given, outputs, &|i| body.inputs()[i].clone()) {
+            Err(error) => wrong.push(format!("{text}: {error}")),
+            Ok(made) => {
+                let of_operands = takes.iter().zip(gradient.input_gradients());
+                for (dtype, made) in of_operands.filter_map(|(dtype, g)| Some((dtype, made[(*g)?]))) {
+                    if !dtype.is_integral() && made.is_integral() {
+                        wrong.push(format!("{text}: a gradient is {made}: {gradient}"));
+                    }
+                }
+            }
+        }
+        tried += 1;
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(tried > 100, "{tried}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ pub(super) fn margins() -> Vec<Defined> {
     vec![
         (&["soft_margin_loss"], |b| Ok(format!("x0,x1 -> y: p = mul(x0,x1); n = neg(p); l = softplus(n); {}", reduced(b)?))),
         (&["hinge_embedding_loss"], |b| Ok(format!(
-            "x0,x1 -> y: r = rsub_scalar(x0,value={}); h = relu(r); s = sign(x1); p = relu(s); l = where(p,x0,h); {}",
+            "x0,x1 -> y: r = rsub_scalar(x0,value={}); h = relu(r); s = sign(x1); p = relu(s); t = cast(p,dtype=bool); l = where(t,x0,h); {}",
             real(b, "margin")?, reduced(b)?,
         ))),
         (&["poisson_nll_loss"], |b| {
@@ -48,7 +48,7 @@ pub(super) fn margins() -> Vec<Defined> {
         (&["cosine_embedding_loss"], |b| Ok(format!(
             "x0,x1,x2 -> y: p = mul(x0,x1); s = sum(p,dims=[1]); a = square(x0); b = sum(a,dims=[1]); c = add_scalar(b,value=0.000000000001); \
              d = square(x1); e = sum(d,dims=[1]); f = add_scalar(e,value=0.000000000001); g = mul(c,f); h = sqrt(g); i = div(s,h); \
-             j = rsub_scalar(i,value=1); k = sub_scalar(i,value={}); m = relu(k); n = sign(x2); o = relu(n); l = where(o,j,m); {}",
+             j = rsub_scalar(i,value=1); k = sub_scalar(i,value={}); m = relu(k); n = sign(x2); o = relu(n); t = cast(o,dtype=bool); l = where(t,j,m); {}",
             real(b, "margin")?, reduced(b)?,
         ))),
         (&["multi_margin_loss"], |b| {

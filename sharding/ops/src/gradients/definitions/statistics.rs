@@ -106,12 +106,12 @@ pub(super) fn sorted_numbers(b: &GradientBuilder<'_>, q: f64, lower: bool) -> Re
     let flat = if all { "f = reshape(x,shape=[-1])" } else { "f = clone(x)" };
     let start = format!(
         "x -> y: {flat}; s,_ = sort(f,dim={dim}); i = isnan(f); j = logical_not(i); c = sum(j,dims=[{dim}],keepdim=true); o = sub_scalar(c,value=1); \
-         m = clamp_min(o,min=0); a = mul_scalar(m,value={q}); e = floor(a); l = gather(s,e,dim={dim})"
+         m = clamp_min(o,min=0); a = mul_scalar(m,value={q}); e = floor(a); u = cast(e,dtype=i64); l = gather(s,u,dim={dim})"
     );
     if lower {
         return Ok(format!("{start}; y = reshape(l,shape={output})"));
     }
     Ok(format!(
-        "{start}; g = ceil(a); h = gather(s,g,dim={dim}); d = sub(h,l); t = sub(a,e); p = mul(d,t); v = add(l,p); y = reshape(v,shape={output})"
+        "{start}; g = ceil(a); w = cast(g,dtype=i64); h = gather(s,w,dim={dim}); d = sub(h,l); t = sub(a,e); p = mul(d,t); v = add(l,p); y = reshape(v,shape={output})"
     ))
 }
