@@ -114,16 +114,16 @@ impl PyTable {
     /// Adds an op by its rule, such as `"bsh,bsh->bsh {multilinear}"`, and its parameters, such as `"width: real >= 0 = 1.5"`.
     ///
     /// `dtypes` are the element types of its operands and results, such as `"float, like(0) -> bool"`.
-    #[pyo3(signature = (name, rule, parameters="", dtypes=None))]
+    #[pyo3(signature = (name, rule, parameters="", dtypes=""))]
     fn add(
         &self,
         #[pyo3(from_py_with = text)] name: &str,
         #[pyo3(from_py_with = text)] rule: &str,
         #[pyo3(from_py_with = text)] parameters: &str,
-        dtypes: Option<&str>,
+        #[pyo3(from_py_with = text)] dtypes: &str,
     ) -> Answer<()> {
         let rule: Rule = rule.parse()?;
-        let dtypes = dtypes.map(str::parse::<OpDtypes>).transpose()?;
+        let dtypes: Option<OpDtypes> = if dtypes.is_empty() { None } else { Some(dtypes.parse()?) };
         let parameters: Parameters =
             if parameters.is_empty() { Parameters::default() } else { parameters.parse()? };
         Ok(self.change(|table| {

@@ -60,7 +60,7 @@ fn moved(b: &mut GradientBuilder<'_>, data: &[usize]) -> Result<Vec<Option<Varia
     let mut sums = b.call(&zeros, &[])?;
     for (o, place) in places.into_iter().enumerate() {
         let (place, dy) = (flat(b, place)?, flat(b, b.dy(o))?);
-        // Numbered in a real type, which every op takes and whose partial values pass; an index is an integer.
+        // The elements are counted in a real type, which every op takes; an index must be an integer.
         let place = b.op("cast(dtype=i64)", &[place])?;
         sums = b.along("index_add", 0, &[sums, place, dy])?;
     }

@@ -17,7 +17,7 @@ const LISTED: &[(&str, &str)] = &[
     ("zeros ones full rand randn eye arange linspace logspace", "-> f32"),
     ("bartlett_window blackman_window hamming_window hann_window kaiser_window fftfreq rfftfreq", "-> f32"),
     ("randint randperm tril_indices triu_indices", "-> i64"),
-    // Moved elements, and random numbers of an operand's type.
+    // Copied elements, and random numbers of an operand's type.
     ("copy conj real imag split_shards join_shards", "f32 -> f32; bf16 -> bf16; i32 -> i32; bool -> bool"),
     ("uniform exponential geometric log_normal cauchy random", "f32 -> f32; bf16 -> bf16; i64 -> i64"),
     // Other numbers of dims.
@@ -167,7 +167,8 @@ fn element_types_are_those_of_torch() {
                     idle.remove(&known);
                 }
                 None => {
-                    wrong.push(format!("{call} of {operands:?} is {results:?} in PyTorch, and {made:?} here"))
+                    wrong
+                        .push(format!("{call} of {operands:?} is {results:?} in PyTorch, and {made:?} here"));
                 }
             }
         }

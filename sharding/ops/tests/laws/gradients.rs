@@ -104,9 +104,8 @@ fn a_formula_gives_its_ops_elements_that_they_take() {
         }
         let of = |saved: &Saved| match *saved {
             Saved::Input(i) => takes[i],
-            Saved::Output(o) => makes[o],
             Saved::Gradient(o) if makes[o].is_integral() => DType::F32,
-            Saved::Gradient(o) => makes[o],
+            Saved::Output(o) | Saved::Gradient(o) => makes[o],
         };
         let given: Vec<DType> = gradient.inputs().iter().map(of).collect();
         table.add_composite("formula", body.clone()).unwrap();

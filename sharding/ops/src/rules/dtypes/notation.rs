@@ -71,15 +71,15 @@ impl FromStr for OperandDtype {
             "integer" => OperandDtype::Integer,
             "integer or bool" => OperandDtype::Integral,
             "float" => OperandDtype::Float,
-            other => match called(other) {
-                Some(("like", n)) => OperandDtype::Like(operand(other, n)?),
-                _ => {
+            other => {
+                let Some(("like", n)) = called(other) else {
                     let known = "any, bool, integer, integer or bool, float, like(0)";
                     return Err(malformed(format!(
                         "unknown element types `{other}` of an operand; expected one of: {known}"
                     )));
-                }
-            },
+                };
+                OperandDtype::Like(operand(other, n)?)
+            }
         })
     }
 }
@@ -127,10 +127,10 @@ impl FromStr for OpDtypes {
     }
 }
 
-/// The items of a list, which is split at commas outside of parentheses.
+/// Splits a list at commas outside of parentheses.
 fn listed(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0usize;
-    let items = text.split(move |c| {
+    let parts = text.split(move |c| {
         match c {
             '(' => depth += 1,
             ')' => depth = depth.saturating_sub(1),
@@ -138,7 +138,7 @@ fn listed(text: &str) -> impl Iterator<Item = &str> {
         }
         c == ',' && depth == 0
     });
-    items.map(str::trim).filter(|item| !item.is_empty())
+    parts.map(str::trim).filter(|part| !part.is_empty())
 }
 
 /// `same(0)` as `same` and `0`.

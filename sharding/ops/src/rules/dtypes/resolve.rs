@@ -40,6 +40,11 @@ impl OperandDtype {
     }
 }
 
+/// Returns the type of counts of truth values, and any other type unchanged.
+fn counted(dtype: DType) -> DType {
+    if dtype == DType::Bool { DType::I64 } else { dtype }
+}
+
 impl ResultDtype {
     /// Returns the type of the result of a call on operands of these types.
     fn of(&self, call: &OpCall, operands: &[DType]) -> DType {
@@ -59,18 +64,13 @@ impl ResultDtype {
                 dtype if dtype.is_integral() => DType::F32,
                 dtype => dtype,
             },
-            ResultDtype::Counted(n) => match operand(*n) {
-                DType::Bool => DType::I64,
-                dtype => dtype,
-            },
+            ResultDtype::Counted(n) => counted(operand(*n)),
             ResultDtype::With(keys) => {
                 // A number that is not an integer is stored as text.
                 let is_real = |key: &String| matches!(call.argument(key), Some(Argument::Word(_)));
-                match operand(0) {
-                    dtype if dtype.is_integral() && keys.iter().any(is_real) => DType::F32,
-                    DType::Bool => DType::I64,
-                    dtype => dtype,
-                }
+                let dtype = operand(0);
+                let is_floating = dtype.is_integral() && keys.iter().any(is_real);
+                if is_floating { DType::F32 } else { counted(dtype) }
             }
             ResultDtype::Argument(key) => match call.argument(key) {
                 Some(Argument::Word(word)) => word.parse().unwrap_or_else(|_| operand(0)),

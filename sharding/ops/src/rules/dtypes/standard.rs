@@ -102,7 +102,7 @@ pub(in crate::rules) const STANDARD_DTYPES: &[(&[&str], &str)] = &[
         "blackman_window", "hamming_window", "hann_window", "kaiser_window", "fftfreq", "rfftfreq",
     ], "-> default(f32)"),
     (&["randint", "randperm", "tril_indices", "triu_indices"], "-> default(i64)"),
-    // Means, normalisations and what is divided by a sum, of real numbers alone.
+    // Means, normalisations and quotients of sums, of real numbers alone.
     (&[
         "mean", "nanmean", "var", "std", "var_mean", "std_mean", "quantile", "nanquantile", "norm", "linalg_vector_norm",
         "softmax", "log_softmax", "softmin", "gumbel_softmax", "normalize", "clip_by_norm", "scale_by_norm", "renorm",
