@@ -32,9 +32,13 @@ impl OperandDtype {
             OperandDtype::Float => ("floating-point numbers".to_owned(), DType::F32),
             OperandDtype::Like(n) => {
                 let like = operands.get(n).copied().unwrap_or(DType::F32);
-                let kind =
-                    if like.is_integral() { "integers or truth values" } else { "floating-point numbers" };
-                (format!("{kind}, like operand {n} ({like}),"), like)
+                let (kind, fits) = match like.is_integral() {
+                    true => ("integers or truth values", DType::I64),
+                    // There are no casts to complex and 8-bit types.
+                    false if like.check_average().is_ok() => ("floating-point numbers", like),
+                    false => ("floating-point numbers", DType::F32),
+                };
+                (format!("{kind}, like operand {n} ({like}),"), fits)
             }
         }
     }
