@@ -408,7 +408,9 @@ impl PyProgram {
         Ok(PyProgram::made(stoppable(py, || self.0.overlap(&options, &solver))??))
     }
 
-    /// The same program with all numbers in one dtype, and its redistributions planned for that dtype.
+    /// The same program with all real numbers in one dtype, and its redistributions planned for that dtype.
+    ///
+    /// Integers, truth values and complex numbers keep their dtypes.
     fn with_dtype(&self, py: Python<'_>, dtype: DTypeArgument) -> Answer<PyProgram> {
         Ok(PyProgram::made(stoppable(py, || self.0.with_dtype(dtype.0))??))
     }

@@ -185,7 +185,7 @@ impl<T: Number> Ranks<T> {
 ///
 /// Fails as [`run_local`] does, and for shards that are not as large as the program declares.
 pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Ranks<T>, Error> {
-    let program = program.with_dtype(T::DTYPE)?;
+    let program = program.in_one_dtype(T::DTYPE)?;
     let program = &*program.lower_comm_dtypes()?;
     let mut done: Vec<Vec<Did>> = vec![Vec::new(); program.mesh().world_size()];
     let (mut received, mut moves) = (0, Vec::new());

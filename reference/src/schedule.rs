@@ -122,7 +122,7 @@ pub fn on_schedules<T: Number>(
     inputs: &Values<T>,
     options: &CompileOptions,
 ) -> Result<Ranks<T>, Error> {
-    let program = program.with_dtype(T::DTYPE)?;
+    let program = program.in_one_dtype(T::DTYPE)?;
     let program = &*program.lower_comm_dtypes()?;
     for item in program.statements() {
         if let Statement::Input(v) = item {

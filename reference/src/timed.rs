@@ -62,7 +62,7 @@ pub fn timed<T: Number>(
     inputs: &Values<T>,
     options: &CompileOptions,
 ) -> Result<Timed<T>, Error> {
-    let program = program.with_dtype(T::DTYPE)?;
+    let program = program.in_one_dtype(T::DTYPE)?;
     let program = &*program.lower_comm_dtypes()?;
     for item in program.statements() {
         if let Statement::Input(v) = item {

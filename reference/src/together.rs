@@ -43,7 +43,7 @@ pub fn on_this_rank<T: Number, C: Communicator<Buffer = [u8]>>(
     inputs: &Values<T>,
     comm: &mut C,
 ) -> Result<Ranks<T>, Error> {
-    let program = &program.with_dtype(T::DTYPE)?;
+    let program = &program.in_one_dtype(T::DTYPE)?;
     let (world, size) = (program.mesh().world_size(), comm.size());
     if size != world {
         let reason = format!("the job has {size} ranks, but the mesh {} has {world}", program.mesh());

@@ -132,26 +132,63 @@ pub(super) fn called(call: &OpCall, tensors: Vec<LocalTensor>, inputs: usize) ->
 }
 
 impl Program {
-    /// Returns the program with all values in one dtype, including booleans and indices, and plans for it.
+    /// Returns the program with all real numbers in one dtype, and plans for it.
+    ///
+    /// ```
+    /// use reshard_kernels::DType;
+    /// use reshard_program::Program;
+    /// let text = "mesh x=2\nt: f32[8,2] R\ni: i64[4] S(0)\ne = embedding(t, i)\ny: R = e";
+    /// let program = text.parse::<Program>()?.with_dtype(DType::F64)?;
+    /// let dtypes: Vec<DType> = program.values().iter().map(|v| v.dtype).collect();
+    /// assert_eq!(dtypes, [DType::F64, DType::I64, DType::F64, DType::F64]);
+    /// assert_eq!(program.redistributions().map(|m| m.forward.received_bytes()).sum::<u64>(), 32);
+    /// # Ok::<(), reshard_program::Error>(())
+    /// ```
+    ///
+    /// Integers, truth values and complex numbers keep their dtypes, which ops such as `embedding` need.
+    ///
+    /// Fails for a dtype of integers or truth values, and if a redistribution cannot be planned for the dtype.
+    #[doc(hidden)]
+    pub fn with_dtype(&self, dtype: DType) -> Result<Program, Error> {
+        if dtype.is_integral() {
+            return Err(Error::Graph {
+                reason: format!(
+                    "a program computes with real numbers, not with {dtype}; choose a dtype such as f64"
+                ),
+            });
+        }
+        self.retyped(dtype, |was| !was.is_integral() && was != DType::C64)
+    }
+
+    /// Returns the program with all values in one dtype, also integers and truth values, for an engine that has one type.
     ///
     /// ```
     /// use reshard_kernels::DType;
     /// use reshard_program::Program;
     /// let program: Program = "mesh x=2\ni: i64[4] S(0)\nj: R = i".parse()?;
-    /// let program = program.with_dtype(DType::F64)?;
+    /// let program = program.in_one_dtype(DType::F64)?;
     /// assert!(program.values().iter().all(|v| v.dtype == DType::F64));
-    /// assert_eq!(program.redistributions().map(|m| m.forward.received_bytes()).sum::<u64>(), 16);
     /// # Ok::<(), reshard_program::Error>(())
     /// ```
     ///
-    /// Returns an error if a redistribution cannot be planned for the dtype.
+    /// Its text need not read back, as ops that take integers or truth values do not take the dtype.
+    ///
+    /// Fails if a redistribution cannot be planned for the dtype.
     #[doc(hidden)]
-    pub fn with_dtype(&self, dtype: DType) -> Result<Program, Error> {
+    pub fn in_one_dtype(&self, dtype: DType) -> Result<Program, Error> {
+        self.retyped(dtype, |_| true)
+    }
+
+    /// Returns the program with the values of some dtypes in this one.
+    fn retyped(&self, dtype: DType, changes: impl Fn(DType) -> bool) -> Result<Program, Error> {
         let mut same = self.clone();
         for item in &mut same.statements {
             match item {
                 Statement::Redistribute { from, to, forward, backward, via } => {
                     let (from, to) = (self.get(*from), self.get(*to));
+                    if !changes(to.dtype) {
+                        continue;
+                    }
                     let was = via.take();
                     *via = was.filter(|via| is_narrower(*via, dtype));
                     let again = |plan: &Arc<Plan>, a: &Sharding, b: &Sharding| {
@@ -171,7 +208,7 @@ impl Program {
                 Statement::Input(_) | Statement::Op { .. } | Statement::NoGrad => {}
             }
         }
-        same.values.iter_mut().for_each(|value| value.dtype = dtype);
+        same.values.iter_mut().filter(|value| changes(value.dtype)).for_each(|value| value.dtype = dtype);
         Ok(same)
     }
 }

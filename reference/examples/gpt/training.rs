@@ -66,7 +66,7 @@ fn batches(gpt: &Gpt) -> Vec<Values<f64>> {
 
 fn program(gpt: &Gpt, dp: usize, tp: usize, kept: Kept) -> Result<Program, Failed> {
     let program = ShardingSolver::new().solve(&gpt.step(dp, tp, kept).parse()?)?;
-    Ok(program.with_dtype(reshard_kernels::DType::F64)?)
+    Ok(program.in_one_dtype(reshard_kernels::DType::F64)?)
 }
 
 /// The loss of each step on one device.

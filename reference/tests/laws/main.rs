@@ -7,6 +7,7 @@ mod again;
 mod counts;
 mod drawn;
 mod each;
+mod elements;
 mod gradients;
 mod kinds;
 mod meshes;

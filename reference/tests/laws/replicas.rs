@@ -126,7 +126,7 @@ fn a_rank_that_makes_something_else_is_named_and_nobody_else_is() {
         let program = ShardingSolver::new()
             .solve(&text.parse().unwrap())
             .unwrap()
-            .with_dtype(reshard_kernels::DType::F64)
+            .in_one_dtype(reshard_kernels::DType::F64)
             .unwrap();
         let given = inputs::<f64>(&program, 7);
         let honest = hashes(&program, &given, None);
