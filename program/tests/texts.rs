@@ -293,7 +293,7 @@ fn truths_are_counted_in_whole_numbers() {
 
 /// Element types are preserved by printing and parsing.
 ///
-/// They are so too if no operand determines them: the first gradient, counts, masks.
+/// They are so too if no operand determines them: the first gradient, and real numbers of truth values.
 #[test]
 fn element_types_are_read_as_they_are_printed() {
     for dtype in ["f64", "f32", "bf16", "f16"] {
@@ -305,7 +305,8 @@ fn element_types_are_read_as_they_are_printed() {
              i: i32[8] R = arange(size=8)
              h = mul(x, w)
              k = mul(h, n)
-             m: {dtype}[4,8] = gt(k, x)
+             m = gt(k, x)
+             c: {dtype}[4,8] = mul_scalar(m, value=0.5)
              r = relu(k)
              l = sum(r)
              gradient l"
@@ -316,12 +317,14 @@ fn element_types_are_read_as_they_are_printed() {
         };
         assert_eq!(types(&again), types(&program));
         let said = |name: &str| types(&program).iter().find(|(n, _)| n == name).unwrap().1.to_string();
-        for name in ["n", "k", "m", "l", "dw"] {
+        for name in ["n", "k", "c", "l", "dw"] {
             assert_eq!(said(name), dtype, "{name}");
         }
-        assert_eq!(said("i"), "i32");
+        assert_eq!((said("i"), said("m")), ("i32".to_owned(), "bool".to_owned()));
     }
     for (line, message) in [
+        ("y: f32[4] = gt(x, x)", "`y` is declared f32[4], but gt gives bool[4]"),
+        ("y: bool[4] = argsort(x)", "`y` is declared bool[4], but argsort gives i64[4]"),
         ("y: f64[4] = exp(x)", "`y` is declared f64[4], but exp gives f32[4]"),
         ("y: f32[5] = exp(x)", "`y` is declared f32[5], but exp gives f32[4]"),
         ("y: f32[4 = exp(x)", "`y`: the shape after f32 has no closing `]`"),

@@ -191,7 +191,7 @@ impl PyGraph {
 
     /// Sets the element type of the results of the last op, where the op leaves that open.
     ///
-    /// These are factories such as `ones`, and ops on integers or truth values.
+    /// These are factories such as `ones`, integers, and real results of integers or truth values.
     fn set_dtype(&self, #[pyo3(from_py_with = text)] name: &str, dtype: DTypeArgument) -> Answer<()> {
         let mut graph = self.lock();
         let v = value(&graph, name)?;

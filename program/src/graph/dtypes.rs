@@ -9,7 +9,7 @@ use crate::graph::{Graph, GraphStatement, ValueId};
 impl Graph {
     /// Sets the element type of an output of the last call, if the call leaves it open.
     ///
-    /// It does so for factories such as `ones`, and for results of integers or booleans.
+    /// It does so for factories such as `ones`, for integers, and for real results of integers or truth values.
     ///
     /// Returns an error for a value that is not an output of the last statement, and for a type that the op
     /// cannot produce.
@@ -42,13 +42,18 @@ impl Graph {
 
     /// Returns `true` if a text may declare this element type for an output.
     ///
-    /// It may be that of an operand, or any type if no real operand decides.
+    /// Without operands it may be any. Integers may have any integer type, and real numbers that of an operand, or any
+    /// real type if all operands are integers or truth values.
     pub(crate) fn may_be(&self, made: DType, said: DType, operands: &[ValueId]) -> bool {
-        let of = |v: &ValueId| self.values[v.0].dtype;
-        made == said
-            || made.is_integral()
-            || operands.iter().map(of).any(|known| known == said)
-            || operands.iter().map(of).all(DType::is_integral)
+        let is_integer = |dtype: DType| dtype.is_integral() && dtype != DType::Bool;
+        if made == said || operands.is_empty() {
+            return true;
+        }
+        if made.is_integral() || said.is_integral() {
+            return is_integer(made) && is_integer(said);
+        }
+        let known = self.dtypes_of(operands);
+        known.contains(&said) || known.iter().all(|dtype| dtype.is_integral())
     }
 
     /// Returns the element types of the outputs of a call, as the table states them.
