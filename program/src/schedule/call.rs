@@ -160,7 +160,7 @@ impl Program {
         self.retyped(dtype, |was| !was.is_integral() && was != DType::C64)
     }
 
-    /// Returns the program with all values in one dtype, also integers and truth values, for an engine that has one type.
+    /// Returns the program with all values in one dtype, also integers and truth values, for engines with one type.
     ///
     /// ```
     /// use reshard_kernels::DType;
@@ -171,7 +171,7 @@ impl Program {
     /// # Ok::<(), reshard_program::Error>(())
     /// ```
     ///
-    /// Its text need not read back, as ops that take integers or truth values do not take the dtype.
+    /// Its text need not round-trip, as ops that take integers or truth values do not take the dtype.
     ///
     /// Fails if a redistribution cannot be planned for the dtype.
     #[doc(hidden)]

@@ -29,7 +29,7 @@ impl fmt::Display for ResultDtype {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |f: &mut fmt::Formatter<'_>, name: &str, of: &[usize]| {
             f.write_str(name)?;
-            if of.is_empty() { Ok(()) } else { write!(f, "({})", joined(of)) }
+            if of.is_empty() { Ok(()) } else { write!(f, "({})", separated(of, ",")) }
         };
         match self {
             ResultDtype::SameAs(n) => write!(f, "same({n})"),
@@ -48,16 +48,12 @@ impl fmt::Display for ResultDtype {
 impl fmt::Display for OpDtypes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let space = if self.operands.is_empty() { "" } else { " " };
-        let (operands, results) = (joined_with(&self.operands, ", "), joined_with(&self.results, ", "));
+        let (operands, results) = (separated(&self.operands, ", "), separated(&self.results, ", "));
         write!(f, "{operands}{space}-> {results}")
     }
 }
 
-fn joined(list: &[usize]) -> String {
-    joined_with(list, ",")
-}
-
-fn joined_with<T: fmt::Display>(list: &[T], by: &str) -> String {
+fn separated<T: fmt::Display>(list: &[T], by: &str) -> String {
     list.iter().map(ToString::to_string).collect::<Vec<_>>().join(by)
 }
 

@@ -1,4 +1,4 @@
-//! The element types of the standard ops, by what they compute.
+//! The element types of the standard ops, in groups of similar ops.
 //!
 //! They are PyTorch's, with three exceptions. Sums of integers keep the integer type, as in JAX; a tensor without dims
 //! counts like any other; and an op of integers that PyTorch rejects on some devices only is not rejected.
