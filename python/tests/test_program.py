@@ -198,7 +198,10 @@ def test_passes_change_no_number():
     given = {"x": rng.normal(size=(8, 16)), "w": rng.normal(size=(16, 4))}
     pieces = piece.overlap_value("g", 2)
     assert len(pieces.redistributions) == 3 and pieces.on_ranks(given).whole("h").tobytes() == piece.on_ranks(given).whole("h").tobytes()
-    assert made.with_dtype("f64")["x"].dtype == reshard.DType("f64")
+    wide = made.with_dtype("f64")
+    assert wide["x"].dtype == reshard.DType("f64") and str(Program(str(wide))) == str(wide)
+    with pytest.raises(ReshardError, match="computes with real numbers, not with i64"):
+        made.with_dtype("i64")
     gathered = reshard.program("mesh dp=2\nx: f32[8,16] S(0)\nw: f32[16,16] S(0)\ng: R = w\nh = mm(x, g)\nl = sum(h)\ngradient l wrt w\n")
     assert gathered.gathered_parameters() == ["g"]
 
