@@ -65,29 +65,34 @@ fn operands_have_the_elements_that_an_op_takes() {
         let text = format!("mesh dp=2\n{operands}\nv = {call}\n");
         text.parse::<Graph>().unwrap_err().to_string()
     };
-    let matrices = "x: f32[4,4] R\nids: i64[4,4] R\nm: f32[4,4] R";
+    let matrices = "x: f32[4,4] R\nids: i64[4,4] R\nm: f32[4,4] R\nk: bool[4,4] R";
     for (call, message) in [
         (
             "mm(x, ids)",
-            "line 5: mm takes floating-point numbers, like operand 0 (f32), as operand 1, but `ids` is i64; \
+            "line 6: mm takes floating-point numbers, like operand 0 (f32), as operand 1, but `ids` is i64; \
              cast it, as in cast(ids, dtype=f32)",
         ),
         (
             "where(m, x, x)",
-            "line 5: where takes truth values (bool) as operand 0, but `m` is f32; cast it, as in cast(m, dtype=bool)",
+            "line 6: where takes truth values (bool) as operand 0, but `m` is f32; cast it, as in cast(m, dtype=bool)",
         ),
         (
             "embedding(x, m)",
-            "line 5: embedding takes integers as operand 1, but `m` is f32; cast it, as in cast(m, dtype=i64)",
+            "line 6: embedding takes integers as operand 1, but `m` is f32; cast it, as in cast(m, dtype=i64)",
         ),
         (
             "softmax(ids)",
-            "line 5: softmax takes floating-point numbers as operand 0, but `ids` is i64; cast it, as in \
+            "line 6: softmax takes floating-point numbers as operand 0, but `ids` is i64; cast it, as in \
              cast(ids, dtype=f32)",
         ),
         (
             "div_(ids, x)",
-            "line 5: div_ computes f32 and writes it into `ids`, which is i64; give a tensor of f32, or use the op that \
+            "line 6: div_ computes f32 and writes it into `ids`, which is i64; give a tensor of f32, or use the op that \
+             returns a new one",
+        ),
+        (
+            "add_(k, ids)",
+            "line 6: add_ computes i64 and writes it into `k`, which is bool; give a tensor of i64, or use the op that \
              returns a new one",
         ),
     ] {

@@ -11,6 +11,15 @@ use crate::rules::table::{DEEPEST, Entry, OpTable, Variant};
 /// A check of operands: their names, for errors. Without one, every type is accepted.
 type Check<'a> = Option<&'a dyn Fn(usize) -> String>;
 
+/// Returns `true` if elements may be written into a tensor of another type, up to rounding in the same kind of numbers.
+fn fits(made: DType, into: DType) -> bool {
+    // 0 for truth values, 1 for integers, 2 for real numbers, 3 for complex ones.
+    let kind = |dtype: DType| {
+        u8::from(dtype != DType::Bool) + u8::from(!dtype.is_integral()) + u8::from(dtype == DType::C64)
+    };
+    kind(made) <= kind(into)
+}
+
 impl OpTable {
     /// Returns the stated element types of an op, or of its writing variant.
     ///
@@ -121,9 +130,8 @@ impl OpTable {
             }
         };
         let Some(written) = written else { return Ok(made) };
-        let rounds =
-            made.iter().zip(written).position(|(made, into)| !made.is_integral() && into.is_integral());
-        if let (Some(o), Some(names)) = (rounds, check) {
+        let unfit = made.iter().zip(written).position(|(&made, &into)| !fits(made, into));
+        if let (Some(o), Some(names)) = (unfit, check) {
             let at = if variant == Variant::InPlace { 0 } else { read.len() + o };
             return Err(Error::Rule {
                 reason: format!(
