@@ -9,8 +9,8 @@
 //! ```
 //!
 //! with the messages added to ops and subtracted from values. Hence a state whose cost and this bound exceed
-//! the cost of a known choice leads to nothing better, and states in the order of the sum are in the order of
-//! what they can lead to.
+//! the cost of a known choice leads to nothing better, and the sum orders states by the best choice that each
+//! could lead to.
 
 use std::cell::RefCell;
 
@@ -32,7 +32,7 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    /// Returns the bound by these factors, for so many statements and these values from outside.
+    /// Returns the bound by these factors, for each of the statements.
     pub(crate) fn new(dual: Dual, types: &mut Types, statements: usize) -> Ahead {
         let mut here = vec![0i64; statements];
         for (op, made) in dual.ops.iter().zip(&dual.values[1..]) {
