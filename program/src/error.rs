@@ -29,6 +29,15 @@ pub enum Error {
         /// The error.
         error: Box<Error>,
     },
+    /// An error that axes of one rank hide; its kind is that of the error.
+    ///
+    /// The program is wrong for more ranks along them, and they are typed like any other axes.
+    OneRank {
+        /// Sizes of these axes for which the program is invalid, such as `dp=2`.
+        sizes: String,
+        /// The error with these sizes.
+        error: Box<Error>,
+    },
     /// An invalid graph.
     Graph {
         /// The reason, with the values.
@@ -78,7 +87,7 @@ impl Error {
         match self {
             Error::Ops { error, .. } => error.code(),
             Error::Parse { .. } => "parse",
-            Error::AtLine { error, .. } => error.code(),
+            Error::AtLine { error, .. } | Error::OneRank { error, .. } => error.code(),
             Error::Graph { .. } => "program",
             Error::Schedule { .. } => "schedule",
             Error::NeedsRedistribute { gradient_only: false, .. } => "needs_redistribute",
@@ -94,7 +103,7 @@ impl Error {
         match self {
             Error::Ops { error, .. } => error.kind(),
             Error::Parse { .. } => ErrorKind::Parse,
-            Error::AtLine { error, .. } => error.kind(),
+            Error::AtLine { error, .. } | Error::OneRank { error, .. } => error.kind(),
             Error::NeedsRedistribute { .. } => ErrorKind::NeedsRedistribution,
             Error::Replicas { .. } => ErrorKind::Verification,
             Error::NoGradient { .. } => ErrorKind::Unsupported,
@@ -121,6 +130,12 @@ impl fmt::Display for Error {
             Error::Ops { at: Some(at), error } => write!(f, "{at}: {error}"),
             Error::Ops { at: None, error } => error.fmt(f),
             Error::AtLine { line, error } => write!(f, "line {line}: {error}"),
+            Error::OneRank { sizes, error } => {
+                write!(
+                    f,
+                    "axes of one rank are typed like others, and with {sizes} the program is wrong: {error}"
+                )
+            }
             Error::Parse { reason }
             | Error::Graph { reason }
             | Error::Schedule { reason }

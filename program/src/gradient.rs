@@ -131,20 +131,26 @@ impl Backward<'_> {
         Ok(made)
     }
 
-    /// Returns the type of the gradient of a value.
-    fn dual(&self, v: ValueId) -> Option<ShardingType> {
-        let is = self.program.get(v).ty.gradient_type()?;
-        Some(if self.twice { is } else { ShardingType { gradient: None, ..is } })
+    /// Returns the type of the gradient of a value, and the same along axes of one rank, if that is known.
+    fn dual(&self, v: ValueId) -> Option<(ShardingType, Option<Arc<ShardingType>>)> {
+        let of = |is: &ShardingType| {
+            let is = is.gradient_type()?;
+            Some(if self.twice { is } else { ShardingType { gradient: None, ..is } })
+        };
+        let value = self.program.get(v);
+        Some((of(&value.ty)?, value.letters.as_deref().and_then(of).map(Arc::new)))
     }
 
     /// Redistributes a gradient to the gradient type of a value.
     fn moved(&mut self, d: ValueId, v: ValueId, via: Option<DType>) -> Result<ValueId, Error> {
-        let Some(is) = self.dual(v) else { return Ok(d) };
-        if self.graph.constraint(d) == Some(&is) {
+        let Some((is, letters)) = self.dual(v) else { return Ok(d) };
+        if self.graph.constraint(d) == Some(&is) && self.graph.values[d.0].letters == letters {
             return Ok(d);
         }
         let name = self.fresh(&format!("d{}", self.program.get(v).name));
-        self.graph.redistribute_as(d, &name, is, via)
+        let made = self.graph.redistribute_as(d, &name, is, via)?;
+        self.graph.values[made.0].letters = letters;
+        Ok(made)
     }
 
     /// Adds a contribution to the gradient of a value.
@@ -177,8 +183,9 @@ impl Backward<'_> {
             let cast = OpCall::new("cast").with("dtype", Argument::Word(dtype.name().to_owned()));
             self.call(v, &cast, &[made])?[0]
         };
-        if let Some(is) = self.dual(v) {
+        if let Some((is, letters)) = self.dual(v) {
             self.graph.constrain(made, is)?;
+            self.graph.values[made.0].letters = letters;
         }
         Ok(made)
     }
@@ -254,8 +261,9 @@ impl Backward<'_> {
             match self.dual(*v) {
                 // A value that another statement uses may be overwritten after its last use. This
                 // redistribution leaves all bytes in place, and its result is used by no statement.
-                Some(is) if !is_free => {
-                    self.graph.redistribute_as(total, name, is, None)?;
+                Some((is, letters)) if !is_free => {
+                    let made = self.graph.redistribute_as(total, name, is, None)?;
+                    self.graph.values[made.0].letters = letters;
                 }
                 Some(_) | None => self.graph.rename(total, name)?,
             }

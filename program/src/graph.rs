@@ -51,6 +51,8 @@ pub(crate) struct Known {
     pub(crate) shape: Vec<usize>,
     /// The sharding constraint.
     pub(crate) pinned: Option<Arc<ShardingType>>,
+    /// The same along the axes of one rank, if it is known; see [`crate::one_rank`].
+    pub(crate) letters: Option<Arc<ShardingType>>,
     /// The number of the mesh on which it is computed, if its operands do not determine it.
     pub(crate) on: Option<usize>,
     /// `true` for an intermediate inside one fused op: no memory is read or written for it.
@@ -175,7 +177,9 @@ impl Graph {
     /// mesh.
     pub fn input(&mut self, name: &str, dtype: DType, shape: &[usize], text: &str) -> Result<ValueId, Error> {
         let is = self.type_of(name, shape, text)?;
-        self.input_with_type(name, dtype, is)
+        let value = self.input_with_type(name, dtype, is)?;
+        self.constrain_letters(value, text)?;
+        Ok(value)
     }
 
     /// Adds an input of a type.
@@ -194,7 +198,7 @@ impl Graph {
     /// Returns an error for a type of another shape, or on a mesh that is not in the graph.
     pub fn constrain(&mut self, value: ValueId, is: ShardingType) -> Result<(), Error> {
         let meshes = &self.meshes;
-        let marked = self.marked.is_some_and(|first| value >= first);
+        let marked = self.is_below_mark(value);
         let known = &mut self.values[value.0];
         let shardings = core::iter::once(&is.value).chain(&is.gradient);
         for s in shardings {
@@ -231,7 +235,13 @@ impl Graph {
         }
         let gradient = is.gradient.filter(|_| !marked);
         known.pinned = Some(Arc::new(ShardingType { value: is.value, gradient }));
+        known.letters = None;
         Ok(())
+    }
+
+    /// Returns `true` for a value below `no_grad`.
+    pub(crate) fn is_below_mark(&self, value: ValueId) -> bool {
+        self.marked.is_some_and(|first| value >= first)
     }
 
     /// Adds a call of an op; its outputs get these names.
@@ -274,8 +284,14 @@ impl Graph {
             // The new value of an input in the next step has the input's type.
             let replaced = self.name(v).strip_suffix('\'').and_then(|name| self.value(name));
             let alike = |of: &ValueId| self.shape(*of) == self.shape(v) && self.inputs().any(|i| i == *of);
-            if let Some(is) = replaced.filter(alike).and_then(|of| self.values[of.0].pinned.clone()) {
+            let of = replaced.filter(alike).map(|of| &self.values[of.0]);
+            if let Some((Some(is), letters)) = of.map(|of| (of.pinned.clone(), of.letters.clone())) {
                 self.constrain(v, ShardingType::clone(&is))?;
+                let marked = self.is_below_mark(v);
+                self.values[v.0].letters = letters.map(|letters| {
+                    let gradient = letters.gradient.clone().filter(|_| !marked);
+                    Arc::new(ShardingType { value: letters.value.clone(), gradient })
+                });
             }
         }
         self.push(GraphStatement::Op {

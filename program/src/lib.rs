@@ -56,6 +56,7 @@ mod keys;
 mod local_type;
 mod meshes;
 mod notation;
+mod one_rank;
 mod program;
 mod rates;
 mod repeat;
@@ -72,7 +73,7 @@ pub use meshes::Meshes;
 pub use program::{Program, RedistributionRef, Statement, Value};
 pub use rates::ComputeRates;
 pub use report::{
-    CommCost, CommScope, Pass, Peak, PerPass, RedistributionReport, Report, StepReport, ValueClass,
+    CommCost, CommScope, Note, Pass, Peak, PerPass, RedistributionReport, Report, StepReport, ValueClass,
     ValueReport,
 };
 pub use reshard_sharding::ErrorKind;

@@ -10,10 +10,13 @@
 //! A rank is the same process in every mesh. A type includes its mesh, and is written with the mesh name,
 //! `S(0) on second`. Meshes with the same axes and ranks are one mesh, which has the first of their names.
 
+use std::sync::Arc;
+
 use reshard_sharding::{Mesh, Sharding, ShardingType};
 
 use crate::Error;
 use crate::graph::{Graph, GraphStatement, ValueId};
+use crate::one_rank::OneRank;
 
 /// The name of the first mesh, which texts omit.
 const FIRST: &str = "default";
@@ -30,12 +33,24 @@ const MOST_RANKS: usize = 1 << 20;
 pub struct Meshes {
     /// The named meshes; the first is the world.
     list: Vec<(String, Mesh)>,
+    /// The axes of one rank along which types stay as written.
+    one_rank: Option<Arc<OneRank>>,
 }
 
 impl Meshes {
     /// Returns the meshes of a program with a single mesh.
     pub(crate) fn new(first: &Mesh) -> Meshes {
-        Meshes { list: vec![(FIRST.to_owned(), first.clone())] }
+        Meshes { list: vec![(FIRST.to_owned(), first.clone())], one_rank: OneRank::of(first) }
+    }
+
+    /// Returns the axes of one rank along which types stay as written, if there are some.
+    pub(crate) fn one_rank(&self) -> Option<&Arc<OneRank>> {
+        self.one_rank.as_ref()
+    }
+
+    /// Keeps no types along axes of one rank from here on.
+    pub(crate) fn forget_one_rank(&mut self) {
+        self.one_rank = None;
     }
 
     /// Returns the first mesh, which has all ranks.
@@ -116,6 +131,7 @@ impl Meshes {
             ));
         }
         self.list.push((name.to_owned(), mesh.clone()));
+        self.forget_one_rank();
         Ok(())
     }
 

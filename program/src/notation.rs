@@ -281,7 +281,8 @@ fn input(graph: &mut Graph, scope: &mut Scope, line: &str) -> Result<(), Error> 
         ));
     }
     let is = read(graph, scope, name.trim(), &shape, text)?;
-    graph.input_with_type(&scope.makes(name.trim(), true), dtype, is).map(|_| ())
+    let value = graph.input_with_type(&scope.makes(name.trim(), true), dtype, is)?;
+    graph.constrain_letters(value, text)
 }
 
 /// An element type and a shape: `f32[4,8]`.
@@ -346,7 +347,8 @@ fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> R
                 return graph.moved_along(from, &scope.makes(name, false), along, via).map(|_| ());
             }
             let is = read(graph, scope, name, graph.shape(from), text)?;
-            return graph.redistribute_as(from, &scope.makes(name, false), is, via).map(|_| ());
+            let made = graph.redistribute_as(from, &scope.makes(name, false), is, via)?;
+            return graph.constrain_letters(made, text);
         }
         (From::Value(from), _) => {
             return malformed(format!(
@@ -381,10 +383,12 @@ fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> R
         }
         if via.is_some() {
             let is = read(graph, scope, name, graph.shape(output), text)?;
-            graph.redistribute_as(output, full, is, via)?;
+            let made = graph.redistribute_as(output, full, is, via)?;
+            graph.constrain_letters(made, text)?;
         } else if !text.is_empty() {
             let is = read(graph, scope, name, graph.shape(output), text)?;
             graph.constrain(output, is)?;
+            graph.constrain_letters(output, text)?;
         }
     }
     let (Some(by), Some(&output)) = (by, outputs.first()) else { return Ok(()) };

@@ -24,6 +24,8 @@ pub struct Value {
     pub dtype: DType,
     /// The sharding of the value, and of its gradient if it has one.
     pub ty: Arc<ShardingType>,
+    /// The same along the axes of one rank, if it is known; see [`crate::one_rank`].
+    pub(crate) letters: Option<Arc<ShardingType>>,
 }
 
 impl Value {
@@ -31,6 +33,17 @@ impl Value {
     #[doc(hidden)]
     pub fn shape(&self) -> &[usize] {
         self.ty.value.shape()
+    }
+
+    /// Returns the type as text, with the name of its mesh.
+    #[doc(hidden)]
+    pub fn type_text(&self, meshes: &Meshes) -> String {
+        meshes.type_text_with(&self.ty, self.letters.as_deref())
+    }
+
+    /// Returns the sharding of the value as text, with the name of its mesh.
+    pub(crate) fn value_text(&self, meshes: &Meshes) -> String {
+        meshes.value_text_with(&self.ty.value, self.letters.as_deref().map(|letters| &letters.value))
     }
 }
 
@@ -165,7 +178,8 @@ pub struct Program {
     pub(crate) values: Vec<Value>,
     pub(crate) statements: Vec<Statement>,
     names: FxHashMap<String, ValueId>,
-    /// The optimality gap in picoseconds; 0 if the program is proved to be the cheapest.
+    /// The optimality gap in picoseconds; 0 if the program is proved to be the cheapest, or if implicit
+    /// redistributions were denied.
     pub(crate) gap: u64,
 }
 
@@ -237,6 +251,9 @@ impl Program {
     }
 
     /// Returns the optimality gap: the maximum cost above the cheapest program, in microseconds.
+    ///
+    /// It is 0 if implicit redistributions were [denied](ImplicitRedistribution::Deny): then the author chose
+    /// the redistributions, and no gap is computed.
     pub fn optimality_gap_us(&self) -> f64 {
         self.gap as f64 / 1e6
     }
@@ -260,18 +277,20 @@ impl Program {
         let is = is.into();
         let value = ValueId(self.values.len());
         self.names.insert(name.to_owned(), value);
-        self.values.push(Value { name: name.to_owned(), dtype, ty: is });
+        self.values.push(Value { name: name.to_owned(), dtype, ty: is, letters: None });
         value
     }
 
     /// Adds a copy of a value: `x.again`.
     pub(crate) fn copy(&mut self, of: ValueId) -> ValueId {
-        let Value { name, dtype, ty: is } = self.get(of).clone();
+        let Value { name, dtype, ty: is, letters } = self.get(of).clone();
         let mut name = format!("{name}.again");
         while self.names.contains_key(&name) {
             name.push('\'');
         }
-        self.add(&name, dtype, is)
+        let value = self.add(&name, dtype, is);
+        self.values[value.0].letters = letters;
+        value
     }
 
     /// Returns a name unused here and in a graph: the prefix and a number.
@@ -291,9 +310,11 @@ impl Program {
     #[doc(hidden)]
     pub fn graph(&self) -> Result<Graph, Error> {
         let mut graph = Graph::on_meshes(self.meshes.clone(), Arc::clone(&self.table));
+        let lettered = self.has_letters();
         for value in &self.values {
             let v = graph.named(&value.name, value.dtype, value.shape())?;
             graph.constrain(v, ShardingType::clone(&value.ty))?;
+            graph.values[v.0].letters = value.letters.clone().filter(|_| lettered);
         }
         for item in &self.statements {
             graph.push(match item {
@@ -383,8 +404,8 @@ impl fmt::Display for RedistributionRef<'_> {
         write!(
             f,
             "{name}: {} -> {}: forward {} bytes",
-            self.meshes.type_text(&self.from.ty),
-            self.meshes.type_text(&self.to.ty),
+            self.from.type_text(self.meshes),
+            self.to.type_text(self.meshes),
             self.forward.received_bytes()
         )?;
         self.backward.map_or(Ok(()), |plan| write!(f, ", backward {} bytes", plan.received_bytes()))

@@ -8,6 +8,7 @@ mod chosen;
 mod dual;
 mod flows;
 mod implicit;
+mod lane;
 #[cfg(test)]
 mod laws;
 mod limits;
@@ -25,13 +26,10 @@ mod ways;
 use std::borrow::Cow;
 
 use reshard_planner::Planner;
-use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::decompose::Apart;
-use crate::elaborate::moves::Types;
+use crate::elaborate::lane::Lane;
 use crate::elaborate::order::gradients_last;
-use crate::elaborate::segment::Segment;
-use crate::elaborate::ways::Ways;
 use crate::graph::{Graph, GraphStatement, ValueId};
 use crate::program::{Program, Statement};
 use crate::{ComputeRates, Error};
@@ -118,15 +116,15 @@ impl ShardingSolver {
     pub fn solve(&self, graph: &Graph) -> Result<Program, Error> {
         let whole = graph.in_parts(Apart { means: true, rows: false })?;
         if self.implicit_redistribution != ImplicitRedistribution::Allow {
-            return self.pass(&whole);
+            return self.restricted(graph, &whole);
         }
         // Also try the graph in which reductions along a dim are decomposed, if there are any; use the
         // cheaper program.
         let parted = graph.in_parts(Apart { means: true, rows: true })?;
         if parted.statements.len() == whole.statements.len() {
-            return self.pass(&whole);
+            return self.pass(&whole, None);
         }
-        match (self.pass(&whole), self.pass(&parted)) {
+        match (self.pass(&whole, None), self.pass(&parted, None)) {
             (Ok(a), Ok(b)) => {
                 let us = |program: &Program| program.report(&self.rates).total_us();
                 Ok(if us(&b) < us(&a) { b } else { a })
@@ -136,94 +134,81 @@ impl ShardingSolver {
         }
     }
 
+    /// Solves a graph without some implicit redistributions; `whole` is the graph in primitive ops.
+    fn restricted(&self, graph: &Graph, whole: &Graph) -> Result<Program, Error> {
+        let lettered = graph.lettered();
+        let lettered = match &lettered {
+            Some(lettered) => Some(lettered.in_parts(Apart { means: true, rows: false })?),
+            None => None,
+        };
+        let mut program = match self.pass(whole, lettered.as_deref()) {
+            Ok(program) => program,
+            Err(Error::OneRank { error, .. }) => return Err(self.error_of_letters(graph, *error)),
+            Err(error) if lettered.is_some() => return Err(self.error_next_to_letters(graph, error)),
+            Err(error) => return Err(error),
+        };
+        if self.implicit_redistribution == ImplicitRedistribution::Deny {
+            // The author chose the redistributions, and no gap is computed.
+            program.gap = 0;
+        }
+        Ok(program)
+    }
+
     /// Solves a decomposed graph.
-    fn pass(&self, graph: &Graph) -> Result<Program, Error> {
-        let made_on = graph.made_on();
-        let mut program = Program::new(&graph.meshes, &graph.table);
+    ///
+    /// `letters` is the graph along the axes of one rank, if that is known. It is solved too, and gives the
+    /// values their letters.
+    fn pass(&self, graph: &Graph, letters: Option<&Graph>) -> Result<Program, Error> {
         let reserved = graph.names();
-        let mut known: FxHashMap<ValueId, ValueId> = FxHashMap::default();
-        let mut types = Types::new(&self.planner);
-        let mut ways = Ways::new(&self.planner, self.rates);
+        let ordered = gradients_last(graph);
+        let mut own = Lane::new(self, graph, &ordered);
+        // Only types matter along axes of one rank, and costs of this network may not be defined for their mesh.
+        let plain = ShardingSolver::new().implicit_redistribution(self.implicit_redistribution);
+        let plain = plain.beam_width(self.beam_width);
+        let letters = letters.map(|graph| (graph, gradients_last(graph)));
+        let mut beside = letters.as_ref().map(|(graph, ordered)| Lane::new(&plain, graph, ordered));
         let mut start = 0;
         let mut marked = false;
-        let ordered = gradients_last(graph);
         let (statements, together) = (&*ordered, matches!(ordered, Cow::Owned(_)));
         let asks = |statements: &[GraphStatement]| {
             statements.iter().any(|s| matches!(s, GraphStatement::Gradient { .. }))
         };
         let strict = asks(statements);
-        let all: FxHashSet<ValueId> = (statements.iter())
-            .filter(|s| matches!(s, GraphStatement::Gradient { .. }))
-            .flat_map(|s| s.takes().iter().copied())
-            .collect();
-        let wanted = strict.then_some(&all);
         while start < statements.len() {
             let rest = &statements[start..];
             let end = rest
                 .iter()
                 .position(|s| matches!(s, GraphStatement::Gradient { .. } | GraphStatement::NoGrad));
-            let segment = &rest[..end.unwrap_or(rest.len())];
+            let end = end.map_or(statements.len(), |end| start + end);
             // Differentiate the statements before a gradient; without one, those that no `no_grad` marks.
-            let trains = !marked && (!strict || asks(&statements[start + segment.len()..]));
-            let mut segment = Segment {
-                graph,
-                made_on: &made_on,
-                statements: segment,
-                trains,
-                strict,
-                wanted,
-                known: &mut known,
-            };
-            segment.elaborate(self, &mut program, &mut types, &mut ways)?;
-            start += segment.statements.len();
+            let trains = !marked && (!strict || asks(&statements[end..]));
+            own.solve(start..end, trains)?;
+            beside = own.beside(beside, |lane| lane.solve(start..end, trains))?;
+            start = end;
             match statements.get(start) {
                 Some(GraphStatement::Gradient { loss, wrt, gradients }) => {
                     let later = !together && asks(&statements[start + 1..]);
-                    let of = |v: &ValueId| known.get(v).copied().ok_or_else(|| made_later(graph, *v));
+                    let of = |v: &ValueId| own.known.get(v).copied().ok_or_else(|| made_later(graph, *v));
                     let called = gradients.iter().map(|g| graph.name(*g).to_owned());
                     let wrt = wrt.iter().zip(called).map(|(v, name)| Ok((of(v)?, name)));
                     let (loss, wrt) = (of(loss)?, wrt.collect::<Result<Vec<_>, Error>>()?);
-                    let (mut backward, mut ends) = program.backward(loss, &wrt, later, &reserved)?;
-                    if later
-                        && let Cow::Owned(parted) = backward.in_parts(Apart { means: true, rows: false })?
-                    {
-                        ends = vec![parted.statements.len()];
-                        backward = parted;
-                    }
+                    let (backward, ends) = own.program.backward(loss, &wrt, later, &reserved)?;
                     if !later && !marked {
-                        program.statements.push(Statement::NoGrad);
+                        own.program.statements.push(Statement::NoGrad);
                         marked = true;
                     }
-                    let made_on = backward.made_on();
-                    let mut inner: FxHashMap<ValueId, ValueId> = FxHashMap::default();
-                    let free = ShardingSolver {
-                        implicit_redistribution: ImplicitRedistribution::Allow,
-                        ..self.clone()
-                    };
-                    // The gradients of each statement have given types, so each is solved alone.
-                    let mut from = 0;
-                    for end in ends {
-                        let mut segment = Segment {
-                            graph: &backward,
-                            made_on: &made_on,
-                            statements: &backward.statements[from..end],
-                            trains: later,
-                            strict,
-                            wanted: None,
-                            known: &mut inner,
-                        };
-                        segment.elaborate(&free, &mut program, &mut types, &mut ways)?;
-                        from = end;
-                    }
-                    for (g, (_, name)) in gradients.iter().zip(&wrt) {
-                        let made = program.value(name).ok_or_else(|| made_later(graph, *g))?;
-                        known.insert(*g, made);
-                    }
+                    let letters = beside.as_ref().and_then(|_| backward.lettered());
+                    beside = beside.filter(|_| letters.is_some());
+                    own.differentiate(&backward, &ends, later, gradients)?;
+                    beside = own.beside(beside, |lane| match &letters {
+                        Some(letters) => lane.differentiate(letters, &ends, later, gradients),
+                        None => Ok(()),
+                    })?;
                     start += 1;
                 }
                 Some(GraphStatement::NoGrad) => {
                     if !marked {
-                        program.statements.push(Statement::NoGrad);
+                        own.program.statements.push(Statement::NoGrad);
                     }
                     marked = true;
                     start += 1;
@@ -231,7 +216,10 @@ impl ShardingSolver {
                 Some(_) | None => {}
             }
         }
-        Ok(program)
+        if beside.is_none() {
+            own.program.forget_letters();
+        }
+        Ok(own.program)
     }
 }
 

@@ -299,7 +299,7 @@ pub(crate) fn no_strategy(graph: &Graph, mesh: &Mesh, call: &OpCall, by: &[Given
     let (takes, makes) = texts.split_at(inputs);
     let (takes, makes) = (takes.join("; "), makes.join("; "));
     let here = |given: &Given| match given {
-        Given::Whole(is) => is.mesh() == mesh,
+        Given::Whole { value, .. } => value.mesh() == mesh,
         Given::Along(_) => graph.mesh() == mesh,
     };
     let way_out = if by.iter().all(here) {

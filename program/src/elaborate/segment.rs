@@ -370,8 +370,8 @@ impl Segment<'_> {
         let operands = inputs.iter().chain(outputs).zip(by.unwrap_or_default());
         let given: Option<Vec<TypeId>> = by.and_then(|_| {
             let whole = |(v, given): (&ValueId, &Given)| match given {
-                Given::Whole(is) => {
-                    let plain = Arc::new(ShardingType { value: (**is).clone(), gradient: None });
+                Given::Whole { value, .. } => {
+                    let plain = Arc::new(ShardingType { value: (**value).clone(), gradient: None });
                     Some(types.id(graph.dtype(*v), plain))
                 }
                 Given::Along(_) => None,
@@ -379,7 +379,7 @@ impl Segment<'_> {
             operands.clone().map(whole).collect()
         });
         let along = operands.map(|(_, given)| match given {
-            Given::Whole(_) => Partly::new(),
+            Given::Whole { .. } => Partly::new(),
             Given::Along(partly) => partly.clone(),
         });
         let on = self.runs_on(outputs);

@@ -110,7 +110,10 @@ impl Graph {
     ) -> Result<ValueId, Error> {
         let (dtype, shape) = (self.dtype(from), self.shape(from).to_vec());
         if let Some(is) = local_type::whole(&along, self.mesh(), &shape) {
-            return self.redistribute_as(from, name, is, via);
+            let text = local_type::written(&along, self.mesh());
+            let to = self.redistribute_as(from, name, is, via)?;
+            self.constrain_letters(to, &text)?;
+            return Ok(to);
         }
         via.map_or(Ok(()), |via| comm_dtype::check(name, dtype, via))?;
         let to = self.named(name, dtype, &shape)?;

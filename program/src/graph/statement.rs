@@ -11,7 +11,12 @@ use crate::local_type::Partly;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Given {
     /// A sharding of the value, with any gradient.
-    Whole(Box<Sharding>),
+    Whole {
+        /// The sharding.
+        value: Box<Sharding>,
+        /// The same along the axes of one rank, if it is known.
+        letters: Option<Box<Sharding>>,
+    },
     /// Placements along some axes, with their gradients, and any along the others.
     Along(Partly),
 }

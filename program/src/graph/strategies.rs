@@ -53,7 +53,8 @@ impl Graph {
                     return Ok(Given::Along(partly));
                 }
                 let name = format!("the strategy of {call}, {}", self.name(v));
-                Ok(Given::Whole(Box::new(self.sharding_of(&name, self.shape(v), text)?.value)))
+                let value = Box::new(self.sharding_of(&name, self.shape(v), text)?.value);
+                Ok(Given::Whole { value, letters: self.letters_of(v, text) })
             })
             .collect();
         let given = given?;
@@ -68,7 +69,7 @@ impl Graph {
         let made = |s: &GraphStatement| s.makes().contains(&value);
         let whole =
             |(v, partly): (&ValueId, Partly)| match local_type::whole(&partly, self.mesh(), self.shape(*v)) {
-                Some(is) => Given::Whole(Box::new(is.value)),
+                Some(is) => Given::Whole { value: Box::new(is.value), letters: None },
                 None => Given::Along(partly),
             };
         let Some(at) = self.statements.iter().rposition(made) else { return };

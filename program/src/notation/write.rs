@@ -4,7 +4,6 @@ use core::fmt;
 
 use reshard_kernels::DType;
 use reshard_ops::rules::OpCall;
-use reshard_sharding::ShardingType;
 
 use crate::graph::{Given, Graph, GraphStatement, ValueId, gradient_name};
 use crate::local_type;
@@ -55,7 +54,7 @@ impl Graph {
                 let known = &self.values[v.0];
                 let sizes: Vec<String> = known.shape.iter().map(ToString::to_string).collect();
                 write!(f, "{}: {}[{}]", known.name, known.dtype, sizes.join(","))?;
-                known.pinned.as_ref().map_or(Ok(()), |is| write!(f, " {}", self.printed(is, marked)))
+                self.printed(*v, marked).map_or(Ok(()), |is| write!(f, " {is}"))
             }
             GraphStatement::Move { from, to, along, via } => {
                 let made = std::slice::from_ref(to);
@@ -100,15 +99,14 @@ impl Graph {
     /// Formats the required placement of an operand.
     pub(crate) fn given(&self, given: &Given) -> String {
         match given {
-            Given::Whole(is) => self.meshes.written_value(is),
+            Given::Whole { value, letters } => self.meshes.value_text_with(value, letters.as_deref()),
             Given::Along(partly) => local_type::written(partly, self.mesh()),
         }
     }
 
     /// Returns the names of results, each with its constraint as text.
     fn results(&self, made: &[ValueId], marked: bool) -> Vec<(String, Option<String>)> {
-        let one =
-            |&v: &ValueId| (self.name(v).to_owned(), self.constraint(v).map(|is| self.printed(is, marked)));
+        let one = |&v: &ValueId| (self.name(v).to_owned(), self.printed(v, marked));
         made.iter().map(one).collect()
     }
 
@@ -131,8 +129,13 @@ impl Graph {
         texts.join(if typed { "; " } else { ", " })
     }
 
-    /// Formats a type, or below `no_grad` only the value's sharding.
-    fn printed(&self, is: &ShardingType, marked: bool) -> String {
-        if marked { self.meshes.written_value(&is.value) } else { self.meshes.type_text(is) }
+    /// Formats the constraint of a value, below `no_grad` only the value's sharding.
+    fn printed(&self, v: ValueId, marked: bool) -> Option<String> {
+        if !marked {
+            return self.constraint_text(v);
+        }
+        let known = &self.values[v.0];
+        let letters = known.letters.as_deref().map(|letters| &letters.value);
+        Some(self.meshes.value_text_with(&known.pinned.as_deref()?.value, letters))
     }
 }

@@ -154,7 +154,8 @@ impl Program {
                 name: value.name.clone(),
                 dtype: value.dtype,
                 ty: value.ty.clone(),
-                text: self.meshes.type_text(&value.ty),
+                text: value.type_text(&self.meshes),
+                value_text: value.value_text(&self.meshes),
                 class,
                 pass: known.passes[n],
             });
@@ -177,6 +178,7 @@ impl Program {
             peak: carried.peak(),
             has_explicit_backward: known.is_differentiated(),
             optimality_gap_us: self.optimality_gap_us(),
+            notes: self.notes(),
         };
         let Report { redistributions: moves, traffic, by_axes, .. } = &mut report;
         for row in moves {
@@ -256,8 +258,8 @@ impl Known<'_> {
                 from: source.ty.clone(),
                 to: made.ty.clone(),
                 texts: [source, made].map(|v| match pass {
-                    Pass::Forward => meshes.type_text(&v.ty),
-                    Pass::Backward | Pass::Update => meshes.written_value(&v.ty.value),
+                    Pass::Forward => v.type_text(meshes),
+                    Pass::Backward | Pass::Update => v.value_text(meshes),
                 }),
                 traffic: PerPass::default(),
                 steps,

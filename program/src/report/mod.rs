@@ -37,6 +37,7 @@
 //! is reported. Bytes of redistributions are those of the worst rank of each redistribution, wherever it is.
 
 mod build;
+mod notes;
 mod over;
 mod peak;
 mod text;
@@ -52,6 +53,7 @@ use reshard_sharding::ShardingType;
 use crate::Meshes;
 
 pub(crate) use build::{classes, computing_us, local_bytes};
+pub use notes::Note;
 pub use over::CommScope;
 pub(crate) use peak::{END, Lives, Walk};
 pub use peak::{Peak, ValueClass};
@@ -150,6 +152,8 @@ pub struct ValueReport {
     pub ty: Arc<ShardingType>,
     /// The type in text form, with the name of its mesh.
     pub text: String,
+    /// The sharding of the value alone in text form.
+    pub(crate) value_text: String,
     /// The purpose of the value.
     pub class: ValueClass,
     /// The pass in which it is computed; inputs exist before.
@@ -248,7 +252,11 @@ pub struct Report {
     /// `true` if the program states its backward; otherwise backward is the cost a gradient would have.
     pub has_explicit_backward: bool,
     /// The optimality gap: the maximum cost above the cheapest program, in microseconds.
+    ///
+    /// It is 0 if implicit redistributions were [denied](crate::ImplicitRedistribution::Deny).
     pub optimality_gap_us: f64,
+    /// Facts that no total shows, such as an axis whose ranks all compute the same.
+    pub notes: Vec<Note>,
 }
 
 impl Report {

@@ -54,11 +54,7 @@ impl Report {
         let named =
             |name: &str| !name.rsplit('.').next().is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
         for value in self.values.iter().filter(|value| named(&value.name)) {
-            let is = if value.pass == Pass::Forward {
-                value.text.clone()
-            } else {
-                self.meshes.written_value(&value.ty.value)
-            };
+            let is = if value.pass == Pass::Forward { value.text.clone() } else { value.value_text.clone() };
             let shape = format!("{}{:?}", value.dtype, value.ty.value.shape()).replace(", ", ",");
             rows.push(vec![value.name.clone(), value.class.as_str().to_owned(), shape, is]);
         }
@@ -119,7 +115,7 @@ impl fmt::Display for RedistributionReport {
 }
 
 impl fmt::Display for Report {
-    /// Writes values by name, communicating redistributions, sums by pass and axes, and the peak.
+    /// Writes values by name, communicating redistributions, sums by pass and axes, notes, and the peak.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "on {}", self.meshes.first())?;
         for (name, mesh) in self.meshes.named() {
@@ -137,6 +133,9 @@ impl fmt::Display for Report {
         }
         if self.optimality_gap_us >= 0.05 {
             writeln!(f, "a cheaper program may exist, by at most {:.1} us", self.optimality_gap_us)?;
+        }
+        for note in &self.notes {
+            writeln!(f, "note: {note}")?;
         }
         let classes = ValueClass::ALL.iter().filter(|&&class| self.peak.of(class) > 0);
         let mut parts: Vec<String> =

@@ -191,6 +191,10 @@ impl<'g> ShardMap<'g> {
             }
             axes.push(axis);
         }
+        if axes.iter().any(|&axis| graph.mesh().axes()[axis].size() == 1) {
+            // Shapes inside have the size of the axis, so they have no types for more ranks.
+            graph.meshes.forget_one_rank();
+        }
         let prefix = names.join(".");
         Ok(ShardMap { graph, axes: around.iter().copied().chain(axes).collect(), prefix, wire: None })
     }

@@ -13,6 +13,8 @@ mod elements;
 mod megatron;
 mod meshes;
 mod norms;
+mod notes;
+mod one_rank;
 mod pipeline;
 mod report;
 mod schedules;

@@ -1,0 +1,129 @@
+//! The program of a graph while it is solved, segment by segment.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::Error;
+use crate::decompose::Apart;
+use crate::elaborate::moves::Types;
+use crate::elaborate::segment::Segment;
+use crate::elaborate::ways::Ways;
+use crate::elaborate::{ImplicitRedistribution, ShardingSolver, made_later};
+use crate::graph::{Graph, GraphStatement, ValueId};
+use crate::program::Program;
+
+/// A graph that is solved, and the program so far.
+pub(crate) struct Lane<'a> {
+    solver: &'a ShardingSolver,
+    graph: &'a Graph,
+    /// The statements of the graph in the order in which they are solved.
+    statements: &'a [GraphStatement],
+    /// The number of the mesh on which each value of the graph is computed.
+    made_on: Vec<usize>,
+    /// The values to differentiate with respect to; `None` if there is no gradient.
+    wanted: Option<FxHashSet<ValueId>>,
+    pub(crate) program: Program,
+    /// The program value of each graph value.
+    pub(crate) known: FxHashMap<ValueId, ValueId>,
+    types: Types,
+    ways: Ways,
+}
+
+impl<'a> Lane<'a> {
+    pub(crate) fn new(
+        solver: &'a ShardingSolver,
+        graph: &'a Graph,
+        statements: &'a [GraphStatement],
+    ) -> Lane<'a> {
+        let gradients = || statements.iter().filter(|s| matches!(s, GraphStatement::Gradient { .. }));
+        let wanted = gradients().flat_map(|s| s.takes().iter().copied());
+        Lane {
+            solver,
+            graph,
+            statements,
+            made_on: graph.made_on(),
+            wanted: gradients().next().is_some().then(|| wanted.collect()),
+            program: Program::new(&graph.meshes, &graph.table),
+            known: FxHashMap::default(),
+            types: Types::new(&solver.planner),
+            ways: Ways::new(&solver.planner, solver.rates),
+        }
+    }
+
+    /// Solves these statements; `trains` if they are differentiated.
+    pub(crate) fn solve(&mut self, statements: Range<usize>, trains: bool) -> Result<(), Error> {
+        let mut segment = Segment {
+            graph: self.graph,
+            made_on: &self.made_on,
+            statements: &self.statements[statements],
+            trains,
+            strict: self.wanted.is_some(),
+            wanted: self.wanted.as_ref(),
+            known: &mut self.known,
+        };
+        segment.elaborate(self.solver, &mut self.program, &mut self.types, &mut self.ways).map(|_| ())
+    }
+
+    /// Solves the statements of a gradient with any redistributions; `later` if they are differentiated too.
+    ///
+    /// The gradients of each statement have given types, so each is solved alone: `ends` are their ends.
+    pub(crate) fn differentiate(
+        &mut self,
+        backward: &Graph,
+        ends: &[usize],
+        later: bool,
+        gradients: &[ValueId],
+    ) -> Result<(), Error> {
+        let parted = if later {
+            backward.in_parts(Apart { means: true, rows: false })?
+        } else {
+            Cow::Borrowed(backward)
+        };
+        let all = [parted.statements.len()];
+        let ends = if matches!(parted, Cow::Owned(_)) { &all } else { ends };
+        let made_on = parted.made_on();
+        let mut inner: FxHashMap<ValueId, ValueId> = FxHashMap::default();
+        let free =
+            ShardingSolver { implicit_redistribution: ImplicitRedistribution::Allow, ..self.solver.clone() };
+        let mut from = 0;
+        for &end in ends {
+            let mut segment = Segment {
+                graph: &parted,
+                made_on: &made_on,
+                statements: &parted.statements[from..end],
+                trains: later,
+                strict: self.wanted.is_some(),
+                wanted: None,
+                known: &mut inner,
+            };
+            segment.elaborate(&free, &mut self.program, &mut self.types, &mut self.ways)?;
+            from = end;
+        }
+        for &g in gradients {
+            let made = self.program.value(self.graph.name(g)).ok_or_else(|| made_later(self.graph, g))?;
+            self.known.insert(g, made);
+        }
+        Ok(())
+    }
+
+    /// Lets a lane along axes of one rank do what this one did, and takes its letters; `None` if it has none.
+    ///
+    /// Fails with [`Error::OneRank`] for a program that is wrong there.
+    pub(crate) fn beside<'b>(
+        &mut self,
+        lane: Option<Lane<'b>>,
+        step: impl FnOnce(&mut Lane<'b>) -> Result<(), Error>,
+    ) -> Result<Option<Lane<'b>>, Error> {
+        let Some(mut lane) = lane else { return Ok(None) };
+        match step(&mut lane) {
+            Ok(()) => Ok(self.program.take_letters(&lane.program).then_some(lane)),
+            Err(error) if error.is_of_types() => {
+                Err(Error::OneRank { sizes: String::new(), error: Box::new(error) })
+            }
+            // With more ranks some shards are uneven, which ops and plans may not support.
+            Err(_) => Ok(None),
+        }
+    }
+}

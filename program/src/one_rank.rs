@@ -1,0 +1,306 @@
+//! Types along axes of one rank.
+//!
+//! A sharding is the elements that each rank holds, and along an axis of one rank every placement is the same:
+//! on `dp=1`, `S(0)` and `R` are one sharding. The type of a program is more: it states which ranks *would*
+//! differ. So that a program that is wrong for 64 ranks is rejected for 1, a graph stores with each type its
+//! **letters**: the type along the axes of one rank, on a mesh of these axes alone with two ranks each.
+//!
+//! ```text
+//! mesh dp=1,tp=4         S(0),S(1)        letters, on dp=2: S(0)
+//! ```
+//!
+//! Rows of ops hold along each axis by itself. So a program is typed correctly if it is so on its mesh, where
+//! axes of one rank restrict nothing, and if its letters are on theirs. The solver checks both if implicit
+//! redistributions are restricted, and the letters of the second program are those of the first one's values.
+//! Shardings, plans and costs are those of the mesh: communication along an axis of one rank is free.
+//!
+//! Letters exist for types given as texts. Programs with several meshes, with `local` over an axis of one rank
+//! (its shapes have the size of the axis), or with a type that is not a text have none and are not checked
+//! along these axes; nor are types such as `RG(0,[8])` that are valid for one size only.
+
+use std::sync::Arc;
+
+use reshard_sharding::{Mesh, Sharding, ShardingType};
+
+use crate::graph::{Given, Graph, GraphStatement, Known, ValueId};
+use crate::local_type::Partly;
+use crate::meshes::Meshes;
+use crate::program::{Program, Value};
+use crate::{Error, ShardingSolver};
+
+/// The number of ranks in place of one: the least that can differ.
+const RANKS: usize = 2;
+
+/// The axes of one rank of a mesh that has some.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OneRank {
+    /// Their numbers.
+    axes: Vec<usize>,
+    /// The number of axes of the mesh.
+    all: usize,
+    /// The same mesh with more ranks along them.
+    wide: Mesh,
+    /// A mesh of these axes alone, with more ranks.
+    alone: Mesh,
+}
+
+impl OneRank {
+    /// Returns the axes of one rank of a mesh; `None` without any, and for a mesh that lists its ranks.
+    pub(crate) fn of(mesh: &Mesh) -> Option<Arc<OneRank>> {
+        let all = mesh.axes().iter().map(|axis| (axis.name().as_str(), axis.size()));
+        let axes: Vec<usize> = (0..mesh.axes().len()).filter(|&axis| mesh.axes()[axis].size() == 1).collect();
+        if axes.is_empty() || Mesh::new(all.clone()).ok().as_ref() != Some(mesh) {
+            return None;
+        }
+        let wide =
+            Mesh::new(all.clone().map(|(name, size)| (name, if size == 1 { RANKS } else { size }))).ok()?;
+        let alone = Mesh::new(all.filter(|(_, size)| *size == 1).map(|(name, _)| (name, RANKS))).ok()?;
+        Some(Arc::new(OneRank { axes, all: mesh.axes().len(), wide, alone }))
+    }
+
+    /// Returns the letters of a type given as text; `None` if it is valid for one size only.
+    ///
+    /// Fails with `no_gradient` if the type has no cotangent along these axes.
+    fn letters(
+        &self,
+        shape: &[usize],
+        text: &str,
+        marked: bool,
+    ) -> Result<Option<ShardingType>, reshard_sharding::Error> {
+        let value = |mesh: &Mesh, text: &str| -> Option<ShardingType> {
+            Some(ShardingType { value: Sharding::parse(mesh, shape, text).ok()?, gradient: None })
+        };
+        let whole = match ShardingType::parse(&self.wide, shape, text) {
+            Ok(whole) if marked => ShardingType { gradient: None, ..whole },
+            Ok(whole) => whole,
+            Err(error @ reshard_sharding::Error::NoGradient { .. }) if !marked => return Err(error),
+            Err(_) => match value(&self.wide, text).filter(|_| marked) {
+                Some(whole) => whole,
+                None => return Ok(None),
+            },
+        };
+        let text = whole.to_string();
+        let Some(words) = words(&text, self.all) else { return Ok(None) };
+        let own: Vec<&str> = self.axes.iter().map(|&axis| words[axis]).collect();
+        Ok(ShardingType::parse(&self.alone, shape, &own.join(",")).ok())
+    }
+
+    /// Returns the sizes in place of one: `dp=2,cp=2`.
+    fn sizes(&self) -> String {
+        let axes = self.alone.axes().iter();
+        axes.map(|axis| format!("{}={}", axis.name(), axis.size())).collect::<Vec<_>>().join(",")
+    }
+
+    /// Returns a text of types with the words of these axes from another one.
+    ///
+    /// Returns `None` unless both are written axis by axis.
+    fn merged(&self, text: &str, letters: &str) -> Option<String> {
+        let mut words = words(text, self.all)?;
+        let own = self::words(letters, self.axes.len())?;
+        for (&axis, word) in self.axes.iter().zip(own) {
+            words[axis] = word;
+        }
+        Some(words.join(","))
+    }
+}
+
+/// Returns the words of a type that is written axis by axis.
+fn words(text: &str, axes: usize) -> Option<Vec<&str>> {
+    let words: Vec<&str> = crate::notation::outside_brackets(text).map(str::trim).collect();
+    (words.len() == axes).then_some(words)
+}
+
+impl Meshes {
+    /// Formats a type with its mesh, and with these letters along axes of one rank.
+    pub(crate) fn type_text_with(&self, is: &ShardingType, letters: Option<&ShardingType>) -> String {
+        let merged = letters
+            .zip(self.one_rank())
+            .and_then(|(letters, one_rank)| one_rank.merged(&is.to_string(), &letters.to_string()));
+        merged.unwrap_or_else(|| self.type_text(is))
+    }
+
+    /// Formats the sharding of a value, likewise.
+    pub(crate) fn value_text_with(&self, value: &Sharding, letters: Option<&Sharding>) -> String {
+        let merged = letters
+            .zip(self.one_rank())
+            .and_then(|(letters, one_rank)| one_rank.merged(&value.to_string(), &letters.to_string()));
+        merged.unwrap_or_else(|| self.written_value(value))
+    }
+}
+
+impl Graph {
+    /// Keeps the type of a value as this text gives it along axes of one rank.
+    ///
+    /// Call it after [`Graph::constrain`] with the type that the text means.
+    ///
+    /// Fails with `no_gradient` if the type has no cotangent along these axes.
+    #[doc(hidden)]
+    pub fn constrain_letters(&mut self, value: ValueId, text: &str) -> Result<(), Error> {
+        let Some(one_rank) = self.meshes.one_rank() else { return Ok(()) };
+        let marked = self.is_below_mark(value);
+        let letters =
+            one_rank.letters(self.shape(value), text, marked).map_err(|e| Error::of(self.name(value), e))?;
+        self.values[value.0].letters = letters.map(Arc::new);
+        Ok(())
+    }
+
+    /// Returns the letters of a strategy's sharding given as text.
+    pub(crate) fn letters_of(&self, value: ValueId, text: &str) -> Option<Box<Sharding>> {
+        let letters = self.meshes.one_rank()?.letters(self.shape(value), text, true).ok()??;
+        Some(Box::new(letters.value))
+    }
+
+    /// Returns the sharding constraint of a value as text.
+    #[doc(hidden)]
+    pub fn constraint_text(&self, value: ValueId) -> Option<String> {
+        let known = &self.values[value.0];
+        Some(self.meshes.type_text_with(known.pinned.as_deref()?, known.letters.as_deref()))
+    }
+
+    /// Returns `true` if the types of this graph are known along axes of one rank, and there are some.
+    #[doc(hidden)]
+    pub fn has_letters(&self) -> bool {
+        self.lettered().is_some()
+    }
+
+    /// Returns the graph along the axes of one rank, with more ranks on each; `None` if it is not known.
+    pub(crate) fn lettered(&self) -> Option<Graph> {
+        let one_rank = self.meshes.one_rank()?;
+        let own = |along: &Partly| {
+            let number = |axis: usize| one_rank.axes.iter().position(|own| *own == axis);
+            along.iter().filter_map(|(axis, is)| Some((number(*axis)?, is.clone()))).collect()
+        };
+        self.retyped(&one_rank.alone, &|known| known.letters.clone(), &|given| match given {
+            Given::Whole { letters, .. } => {
+                letters.clone().map(|value| Given::Whole { value, letters: None })
+            }
+            Given::Along(along) => Some(Given::Along(own(along))),
+        })
+        .map(|mut graph| {
+            for statement in &mut graph.statements {
+                if let GraphStatement::Move { along, .. } = statement {
+                    *along = own(along);
+                }
+            }
+            graph
+        })
+    }
+
+    /// Returns the graph with more ranks along the axes of one rank; `None` if it is not known.
+    fn widened(&self) -> Option<Graph> {
+        let one_rank = self.meshes.one_rank()?;
+        let parse = |shape: &[usize], text: &str| Sharding::parse(&one_rank.wide, shape, text).ok();
+        let typed = |known: &Known| {
+            let (is, letters) = (known.pinned.as_deref()?, known.letters.as_deref());
+            let text = self.meshes.type_text_with(is, letters);
+            if is.gradient.is_none() {
+                let value = self.meshes.value_text_with(&is.value, letters.map(|letters| &letters.value));
+                return Some(Arc::new(ShardingType { value: parse(&known.shape, &value)?, gradient: None }));
+            }
+            ShardingType::parse(&one_rank.wide, &known.shape, &text).ok().map(Arc::new)
+        };
+        self.retyped(&one_rank.wide, &typed, &|given| match given {
+            Given::Whole { value, letters } => {
+                let text = self.meshes.value_text_with(value, letters.as_deref());
+                let value = Box::new(parse(value.shape(), &text)?);
+                Some(Given::Whole { value, letters: None })
+            }
+            Given::Along(_) => Some(given.clone()),
+        })
+    }
+
+    fn on_one_rank(&self, error: Error) -> Error {
+        let sizes = self.meshes.one_rank().map_or_else(String::new, |one_rank| one_rank.sizes());
+        Error::OneRank { sizes, error: Box::new(error) }
+    }
+
+    /// Returns the graph on another mesh, with other types; `None` if a type is not known there.
+    fn retyped(
+        &self,
+        mesh: &Mesh,
+        typed: &dyn Fn(&Known) -> Option<Arc<ShardingType>>,
+        given: &dyn Fn(&Given) -> Option<Given>,
+    ) -> Option<Graph> {
+        let mut graph = self.clone();
+        graph.meshes = Meshes::new(mesh);
+        for known in &mut graph.values {
+            if known.pinned.is_some() {
+                known.pinned = Some(typed(known)?);
+            }
+            known.letters = None;
+        }
+        for statement in &mut graph.statements {
+            if let GraphStatement::Op { by: Some(by), .. } = statement {
+                for one in by {
+                    *one = given(one)?;
+                }
+            }
+        }
+        Some(graph)
+    }
+}
+
+impl ShardingSolver {
+    /// Returns the error of a graph whose letters are wrong.
+    ///
+    /// It is that of the graph with more ranks along these axes, which has whole types, if there is one.
+    pub(crate) fn error_of_letters(&self, graph: &Graph, error: Error) -> Error {
+        graph.on_one_rank(self.error_of_widened(graph).unwrap_or(error))
+    }
+
+    /// Returns the error of a graph that is wrong along other axes.
+    ///
+    /// With more ranks along those of one rank, an error of another kind may come before it.
+    pub(crate) fn error_next_to_letters(&self, graph: &Graph, error: Error) -> Error {
+        let before = self.error_of_widened(graph).filter(|_| error.is_of_types());
+        match before.filter(|before| before.code() != error.code()) {
+            Some(before) => graph.on_one_rank(before),
+            None => error,
+        }
+    }
+
+    fn error_of_widened(&self, graph: &Graph) -> Option<Error> {
+        self.solve(&graph.widened()?).err().filter(Error::is_of_types)
+    }
+}
+
+impl Error {
+    /// Returns `true` for an error of a program that does not depend on sizes.
+    pub(crate) fn is_of_types(&self) -> bool {
+        matches!(self, Error::NeedsRedistribute { .. } | Error::NoGradient { .. } | Error::Graph { .. })
+    }
+}
+
+impl Program {
+    /// Gives each value the letters of a program with the same values; returns `false` if they differ.
+    ///
+    /// They differ if one has a redistribution that the other has no use for.
+    pub(crate) fn take_letters(&mut self, of: &Program) -> bool {
+        let Some(one_rank) = self.meshes.one_rank() else { return false };
+        let fit = |(value, letters): (&Value, &Value)| {
+            let text = one_rank.merged(&value.ty.to_string(), &letters.ty.to_string());
+            value.name == letters.name && text.is_some()
+        };
+        let all = self.values.len() == of.values.len() && self.values.iter().zip(&of.values).all(fit);
+        if all {
+            for (value, letters) in self.values.iter_mut().zip(&of.values) {
+                value.letters = Some(Arc::clone(&letters.ty));
+            }
+        }
+        all
+    }
+
+    /// Removes all letters.
+    pub(crate) fn forget_letters(&mut self) {
+        for value in &mut self.values {
+            value.letters = None;
+        }
+    }
+
+    /// Returns `true` if the letters of all values are known.
+    ///
+    /// A program prints all or none: without letters it is `I` along axes of one rank, which does not mix.
+    pub(crate) fn has_letters(&self) -> bool {
+        self.meshes.one_rank().is_some() && self.values.iter().all(|value| value.letters.is_some())
+    }
+}
