@@ -6,7 +6,7 @@ use clap::Args;
 use reshard_draw::{Limits, Page, Scene, Section};
 use reshard_ops::rules::OpTable;
 use reshard_program::{
-    CommCost, CommScope, Pass, PerPass, Program, RedistributionReport, Report, StepReport, ValueClass,
+    CommCost, CommScope, Note, Pass, PerPass, Program, RedistributionReport, Report, StepReport, ValueClass,
 };
 use serde::{Deserialize, Serialize};
 
@@ -98,7 +98,9 @@ struct Answer {
     ///
     /// Else the report assumes the one that a gradient would add.
     has_explicit_backward: bool,
+    /// 0 under `--explicit`, where the redistributions are the author's.
     optimality_gap_us: f64,
+    notes: Vec<NoteAnswer>,
     times_by: TimesBy,
     /// The typed program, with every redistribution.
     program: String,
@@ -166,6 +168,17 @@ struct PassesAnswer<T> {
     forward: T,
     backward: T,
     update: T,
+}
+
+/// A note: the kind, the axis, and the line of the report.
+#[derive(Debug, Serialize)]
+struct NoteAnswer {
+    kind: &'static str,
+    axis: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mesh: Option<String>,
+    ranks: usize,
+    text: String,
 }
 
 /// The peak of live bytes: the value computed then, and the bytes by class.
@@ -300,6 +313,7 @@ impl Answer {
             },
             has_explicit_backward: report.has_explicit_backward,
             optimality_gap_us: report.optimality_gap_us,
+            notes: report.notes.iter().map(NoteAnswer::of).collect(),
             times_by: times,
             program: program.to_string(),
         }
@@ -313,6 +327,14 @@ fn owned<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
 impl<T> PassesAnswer<T> {
     fn of(of: impl Fn(Pass) -> T) -> Self {
         Self { forward: of(Pass::Forward), backward: of(Pass::Backward), update: of(Pass::Update) }
+    }
+}
+
+impl NoteAnswer {
+    fn of(note: &Note) -> Self {
+        let (kind, text) = (note.code(), note.to_string());
+        let Note::SameWork { axis, mesh, ranks } = note.clone();
+        Self { kind, axis, mesh, ranks, text }
     }
 }
 

@@ -231,10 +231,10 @@ impl Elaborated {
         let elaborator = ShardingSolver::new().planner(planner).rates(rates).implicit_redistribution(moves);
         let mut program = elaborator.solve(&graph)?;
         if moves != ImplicitRedistribution::Allow
-            && let Some((axes, error)) = hidden(table, text, &sizes, &graph, &elaborator)
+            && !graph.has_letters()
+            && let Some(error) = hidden(table, text, &sizes, &graph, &elaborator)
         {
-            let message = format!("the program is valid with axes of one rank, but not with {axes}: {error}");
-            return Err(CliError::refused(error.code(), message));
+            return Err(error.into());
         }
         let plain = with.has_passes().then(|| program.clone());
         if with.gather.reshard_after_forward {
@@ -268,13 +268,15 @@ fn within_limit(statements: usize) -> Result<(), CliError> {
 }
 
 /// Finds an error that axes of one rank hide: solves the program with two ranks on those axes.
+///
+/// The solver does so itself, except for programs with `local` over such an axis, whose shapes have its size.
 fn hidden(
     table: &Arc<OpTable>,
     text: &str,
     sizes: &[(&str, usize)],
     graph: &Graph,
     elaborator: &ShardingSolver,
-) -> Option<(String, Error)> {
+) -> Option<Error> {
     let mesh = graph.mesh();
     let alone: Vec<&str> = mesh.axes().iter().filter(|a| a.size() == 1).map(|a| a.name().as_str()).collect();
     if alone.is_empty() {
@@ -286,7 +288,8 @@ fn hidden(
     let graph = Graph::parse_with_axes(Arc::clone(table), text, &widened).ok()?;
     let error = elaborator.solve(&graph).err()?;
     let axes: Vec<String> = alone.iter().map(|name| format!("{name}=2")).collect();
-    matches!(error, Error::NeedsRedistribute { .. }).then(|| (axes.join(","), error))
+    matches!(error, Error::NeedsRedistribute { .. })
+        .then(|| Error::OneRank { sizes: axes.join(","), error: Box::new(error) })
 }
 
 /// `dp=8,tp=2`.

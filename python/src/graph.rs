@@ -201,8 +201,7 @@ impl PyGraph {
     /// The sharding constraint of a value, as text; None if it has none.
     fn constraint(&self, #[pyo3(from_py_with = text)] name: &str) -> Answer<Option<String>> {
         let graph = self.lock();
-        let is = graph.constraint(value(&graph, name)?);
-        Ok(is.map(|is| graph.meshes().type_text(is)))
+        Ok(graph.constraint_text(value(&graph, name)?))
     }
 
     /// Adds a mesh over ranks of the first, which values can use.
@@ -247,7 +246,8 @@ impl PyGraph {
         let mut graph = self.lock();
         let v = value(&graph, name)?;
         let is = type_of(graph.meshes(), graph.shape(v), r#type)?;
-        Ok(graph.constrain(v, is)?)
+        graph.constrain(v, is)?;
+        Ok(graph.constrain_letters(v, r#type)?)
     }
 
     /// Sets the strategy of the op that computes a value: the shardings of its inputs and of its outputs.
@@ -272,7 +272,8 @@ impl PyGraph {
         let mut graph = self.lock();
         let from = value(&graph, from_)?;
         let is = type_of(graph.meshes(), graph.shape(from), r#type)?;
-        graph.redistribute(from, name, is)?;
+        let made = graph.redistribute(from, name, is)?;
+        graph.constrain_letters(made, r#type)?;
         Ok(name.to_owned())
     }
 

@@ -271,7 +271,7 @@ impl PyProgram {
     fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let value = |value: &reshard_program::Value| PyValue {
             value: value.clone(),
-            written: self.0.meshes().type_text(&value.ty),
+            written: value.type_text(self.0.meshes()),
         };
         PyTuple::new(py, self.0.values().iter().map(value).collect::<Vec<_>>())
     }
@@ -279,7 +279,7 @@ impl PyProgram {
     /// A value by its name.
     fn __getitem__(&self, #[pyo3(from_py_with = text)] name: &str) -> Answer<PyValue> {
         let value = self.0.get(self.named(name)?).clone();
-        let written = self.0.meshes().type_text(&value.ty);
+        let written = value.type_text(self.0.meshes());
         Ok(PyValue { value, written })
     }
 

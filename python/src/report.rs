@@ -281,10 +281,16 @@ impl PyReport {
         self.0.has_explicit_backward
     }
 
-    /// An upper bound of the time lost to the cheapest choices, in microseconds.
+    /// An upper bound of the time lost to the cheapest choices, in microseconds; 0 if the redistributions were given.
     #[getter]
     fn optimality_gap_us(&self) -> f64 {
         self.0.optimality_gap_us
+    }
+
+    /// The notes, such as `"dp computes the same on all 4 ranks"`.
+    #[getter]
+    fn notes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.0.notes.iter().map(ToString::to_string))
     }
 }
 

@@ -95,6 +95,7 @@ def test_a_report_is_that_of_the_command_line(tmp_path_factory, x, w, v, gradien
     mine = [(v.name, str(v.dtype), v.shape, v.type, v.class_, v.pass_) for v in report.values]
     assert values == mine or set(values) <= set(mine)
     assert [(m["value"], m["at"], m["from"], m["to"]) for m in answer["redistributions"]] == [(m.value, m.consumer, m.from_, m.to) for m in report.redistributions]
+    assert [note["text"] for note in answer["notes"]] == list(report.notes)
     assert answer["optimality_gap_us"] == pytest.approx(report.optimality_gap_us) and answer["has_explicit_backward"] == report.has_explicit_backward
     round_trips(made)
     assert hash(Program(str(made))) == hash(made)

@@ -288,7 +288,7 @@ fn what_one_rank_hides_is_refused_with_one_rank() {
     let alone = ask(&program(1), &["--explicit"]);
     let two = ask(&program(2), &["--explicit"]);
     assert!(alone.status != 0 && two.status != 0, "{} {}", alone.stdout, two.stdout);
-    let told = "error: the program is valid with axes of one rank, but not with dp=2: ";
+    let told = "error: axes of one rank are typed like others, and with dp=2 the program is wrong: ";
     assert_eq!(alone.stderr.replacen(told, "error: ", 1), two.stderr);
     assert!(alone.stderr.starts_with(told), "{}", alone.stderr);
     // Redistributions that the solver inserts fit the actual size.
@@ -297,6 +297,33 @@ fn what_one_rank_hides_is_refused_with_one_rank() {
     let right = program(1).replace("s = sum", "s: R,R = sum");
     let moved = right.replace("s: R,R = sum(x, dims=[0])", "t = sum(x, dims=[0])\ns: R,R = t");
     assert_eq!(ask(&moved, &["--explicit"]).status, 0, "{}", ask(&moved, &["--explicit"]).stderr);
+}
+
+/// The letters of types come back along an axis of one rank, also with other axes and in JSON.
+#[test]
+fn types_of_one_rank_are_printed_as_they_were_written() {
+    let text = "mesh dp=1,tp=2\nx: f32[8,4] S(0),R\nw: f32[4,4] R,S(1)\ny = matmul(x, w)\n";
+    let printed = reshard_with(&["check", "-", "--explicit", "--print"], text).stdout;
+    assert_eq!(printed, text.replace("y = ", "y: S(0),S(1) = "));
+    assert_eq!(reshard_with(&["check", "-", "--explicit", "--print"], &printed).stdout, printed);
+    let answer = check(text, &["--explicit"]);
+    let types: Vec<&str> =
+        answer["values"].as_array().unwrap().iter().map(|value| value["type"].as_str().unwrap()).collect();
+    assert_eq!(types, ["S(0),R", "R,S(1)", "S(0),S(1)"]);
+    // In a region over the axis the body is checked, and so are the statements after it.
+    let region = "mesh dp=1\nx: f32[8,4] S(0)\nlocal dp\n  in x: S(0)\n  s = sum(x, dims=[0])\n  out y: P = s\nend\nz = relu(y)\n";
+    reshard_with(&["check", "-", "--json", "--explicit"], region).refused("needs_redistribute", "with dp=2");
+}
+
+#[test]
+fn an_axis_that_does_no_work_has_a_note() {
+    let text = "mesh dp=4,tp=2\nx: f32[8,16] I,R\nw: f32[16,32] I,S(1)\ny = mm(x, w)\n";
+    let note =
+        json!({"kind": "same_work", "axis": "dp", "ranks": 4, "text": "dp computes the same on all 4 ranks"});
+    assert_eq!(check(text, &["--explicit"])["notes"], json!([note]));
+    let report = reshard_with(&["check", "-", "--explicit"], text).stdout;
+    assert!(report.contains("\nnote: dp computes the same on all 4 ranks\n"), "{report}");
+    assert_eq!(check(&text.replace("dp=4", "dp=1"), &["--explicit"])["notes"], json!([]));
 }
 
 /// Recomputation keeps the memory limit, and gathered parameters are re-gathered in backward.
