@@ -111,7 +111,8 @@ fn binary(d: &mut Draw) {
             d.call(op, &[x, y]);
         }
         1 => {
-            let mask = d.input(&shape, Numbers::Below(2));
+            let bits = d.input(&shape, Numbers::Below(2));
+            let mask = d.call("cast(dtype=bool)", &[bits])[0];
             let op = *d.r.pick(&["where", "masked_fill(value=0.5)"]);
             if op == "where" {
                 d.call(op, &[mask, x, y])
