@@ -17,7 +17,7 @@ use std::cell::RefCell;
 use rustc_hash::FxHashMap;
 
 use crate::elaborate::at_hand::AtHand;
-use crate::elaborate::dual::{Dual, FAR, Port, ValueFactor};
+use crate::elaborate::dual::{Dual, FAR, Origin, Port, ValueFactor, least_reached, nearest_first};
 use crate::elaborate::moves::{TypeId, Types};
 
 /// The bound on what follows each statement.
@@ -36,13 +36,16 @@ impl Ahead {
     pub(crate) fn new(dual: Dual, types: &mut Types, statements: usize) -> Ahead {
         let mut here = vec![0i64; statements];
         for (op, made) in dual.ops.iter().zip(&dual.values[1..]) {
-            here[op.at] += dual.costs_of(op).min().unwrap_or(0);
+            here[op.at] += dual.least_of_op(op);
             for value in made {
-                here[op.at] += dual.least_of_value(value).made.into_iter().min().unwrap_or(0);
+                here[op.at] += dual.least_of_value(value);
             }
         }
-        let outside: Vec<(usize, AtHand)> =
-            (dual.values[0].iter()).map(|value| (value.number, types.sets.number(&value.starts()))).collect();
+        let given = |value: &ValueFactor| match value.origin {
+            Origin::Op(_) => None,
+            Origin::Outside(at) => Some((value.number, types.sets.number(&[value.costs.types[at]]))),
+        };
+        let outside: Vec<(usize, AtHand)> = dual.values[0].iter().filter_map(given).collect();
         let values = dual.values.into_iter().flatten().map(|value| (value.number, value)).collect();
         let known = RefCell::default();
         let mut ahead = Ahead { ports: dual.ports, values, rest: vec![0; statements], known };
@@ -83,22 +86,8 @@ impl Ahead {
         // From a type that no strategy has, nothing is known.
         let mut reach = vec![if starts.clone().count() == at_hand.len() { FAR } else { 0 }; costs.count];
         for start in starts {
-            let row = &costs.from_to[start * costs.count..(start + 1) * costs.count];
-            reach.iter_mut().zip(row).for_each(|(least, cost)| *least = (*least).min(*cost));
+            reach.iter_mut().zip(costs.from(start)).for_each(|(least, cost)| *least = (*least).min(*cost));
         }
-        let mut order: Vec<usize> = (0..costs.count).filter(|&at| reach[at] < FAR).collect();
-        order.sort_by_key(|&at| reach[at]);
-        let mut nearest = vec![FAR; takers.len()];
-        let mut least = FAR;
-        for at in order {
-            for (&port, nearest) in takers.iter().zip(&mut nearest) {
-                let port = &self.ports[port];
-                if port.can[at] {
-                    *nearest = (*nearest).min(-port.given[at]);
-                }
-            }
-            least = least.min(reach[at].saturating_add(nearest.iter().sum::<i64>()));
-        }
-        least
+        least_reached(&self.ports, takers, &nearest_first(&reach), &reach)
     }
 }

@@ -24,10 +24,8 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::elaborate::choices::Choices;
 use crate::elaborate::moves::{TypeId, Types};
-use crate::elaborate::search::Shared;
-use crate::elaborate::segment::{Facts, Segment};
-use crate::graph::{GraphStatement, ValueId};
 
 /// A cost that no choice has.
 pub(crate) const FAR: i64 = 1 << 52;
@@ -65,12 +63,20 @@ pub(crate) struct OpFactor {
     types: Vec<usize>,
 }
 
+/// The origin of a value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Origin {
+    /// The port of the op that makes it.
+    Op(usize),
+    /// The position of the type in which it is given from outside.
+    Outside(usize),
+}
+
 /// The redistributions of a value.
 #[derive(Debug)]
 pub(crate) struct ValueFactor {
     pub(crate) number: usize,
-    /// The port of the op that makes it, or the types in which it is given.
-    made: Result<usize, Vec<usize>>,
+    pub(crate) origin: Origin,
     /// The ports of its consumers, in order.
     pub(crate) taken: Vec<usize>,
     /// The least cost to get from each type to each, row by row.
@@ -82,19 +88,8 @@ pub(crate) struct ValueFactor {
 pub(crate) struct Costs {
     pub(crate) types: Vec<TypeId>,
     pub(crate) count: usize,
-    pub(crate) from_to: Vec<i64>,
+    from_to: Vec<i64>,
     nearest: Vec<Vec<usize>>,
-}
-
-/// An op as the bound sees it.
-#[derive(Debug, Default)]
-struct Choices {
-    /// The statement.
-    at: usize,
-    /// The numbers of the values that it takes, and that it makes.
-    values: [Vec<usize>; 2],
-    /// Each strategy: its cost, and the types of its inputs and outputs.
-    list: Vec<(u64, Vec<TypeId>)>,
 }
 
 /// The factors of a segment.
@@ -108,7 +103,7 @@ pub(crate) struct Dual {
 
 impl Dual {
     /// Returns the factors of these ops, in order; values from outside are given in one type.
-    fn new(types: &mut Types, outside: &[(usize, TypeId)], ops: &[Choices]) -> Dual {
+    pub(crate) fn new(types: &mut Types, outside: &[(usize, TypeId)], ops: &[Choices]) -> Dual {
         // Every type that a value can have somewhere.
         let mut lists: FxHashMap<usize, Vec<TypeId>> = FxHashMap::default();
         for &(value, is) in outside {
@@ -164,19 +159,20 @@ impl Dual {
             });
         }
         let mut known: FxHashMap<&[TypeId], Arc<Costs>> = FxHashMap::default();
-        let mut factor = |types: &mut Types, value: usize, made| {
+        let mut factor = |types: &mut Types, value: usize, origin| {
             let taken = takers.remove(&value)?;
             let list = lists.get(&value).filter(|list| list.len() <= TYPES)?;
             let costs = known.entry(list).or_insert_with(|| Arc::new(Costs::between(types, list)));
-            Some(ValueFactor { number: value, made, taken, costs: Arc::clone(costs) })
+            Some(ValueFactor { number: value, origin, taken, costs: Arc::clone(costs) })
         };
         let given = outside.iter().filter_map(|(value, is)| {
             let at = lists[value].binary_search(is).ok()?;
-            factor(types, *value, Err(vec![at]))
+            factor(types, *value, Origin::Outside(at))
         });
         dual.values.push(given.collect());
         for op in ops {
-            let made = op.values[1].iter().filter_map(|value| factor(types, *value, Ok(*makers.get(value)?)));
+            let made = op.values[1].iter();
+            let made = made.filter_map(|value| factor(types, *value, Origin::Op(*makers.get(value)?)));
             dual.values.push(made.collect());
         }
         dual
@@ -202,11 +198,8 @@ impl Dual {
                 }
                 self.sends_from_op(op, 0..op.inputs);
             }
-            let of_ops = ops.iter().map(|op| self.costs_of(op).min().unwrap_or(0));
-            let of_values = values
-                .iter()
-                .flatten()
-                .map(|value| self.least_of_value(value).made.into_iter().min().unwrap_or(0));
+            let of_ops = ops.iter().map(|op| self.least_of_op(op));
+            let of_values = values.iter().flatten().map(|value| self.least_of_value(value));
             bound = bound.max(u64::try_from(of_ops.chain(of_values).sum::<i64>()).unwrap_or(0));
             if bound >= enough {
                 break;
@@ -217,7 +210,7 @@ impl Dual {
     }
 
     /// Returns the cost of each strategy of an op, with what its ports were given.
-    pub(crate) fn costs_of<'a>(&'a self, op: &'a OpFactor) -> impl Iterator<Item = i64> + 'a {
+    fn costs_of<'a>(&'a self, op: &'a OpFactor) -> impl Iterator<Item = i64> + 'a {
         let count = op.ports.len();
         op.costs.iter().enumerate().map(move |(way, cost)| {
             let types = &op.types[way * count..(way + 1) * count];
@@ -248,75 +241,101 @@ impl Dual {
 
     /// Sends the ops that take a value, or the one that makes it, a share of the least cost of each type.
     fn sends_from_value(&mut self, value: &ValueFactor, later: bool) {
-        let least = self.least_of_value(value);
         let shares = value.taken.len().max(1) as i64;
         if later {
-            for (&port, least) in value.taken.iter().zip(&least.taken) {
+            for (&port, least) in value.taken.iter().zip(&self.least_taken(value)) {
                 self.ports[port].gets(least, shares);
             }
-        } else if let Ok(port) = value.made {
-            self.ports[port].gets(&least.made, shares);
+        } else if let Origin::Op(port) = value.origin {
+            let least = self.least_made(value);
+            self.ports[port].gets(&least, shares);
         }
     }
 
-    /// Returns the least cost of a value, by the type in which it is made and by each in which it is taken.
-    pub(crate) fn least_of_value(&self, value: &ValueFactor) -> LeastOfValue {
-        let costs = &value.costs;
-        let (starts, given) = match &value.made {
-            Ok(port) => (&self.ports[*port].types, Some(&self.ports[*port].given)),
-            Err(starts) => (starts, None),
+    /// Returns the least cost of an op.
+    pub(crate) fn least_of_op(&self, op: &OpFactor) -> i64 {
+        self.costs_of(op).min().unwrap_or(0)
+    }
+
+    /// Returns the least cost of a value.
+    pub(crate) fn least_of_value(&self, value: &ValueFactor) -> i64 {
+        self.least_made(value).into_iter().min().unwrap_or(0)
+    }
+
+    /// Returns the positions of the types in which a value is made, each with the cost given to its op.
+    fn starts<'a>(&'a self, value: &ValueFactor) -> impl Iterator<Item = (usize, i64)> + use<'a> {
+        let (made, outside) = match value.origin {
+            Origin::Op(port) => (Some(&self.ports[port]), None),
+            Origin::Outside(at) => (None, Some((at, 0))),
         };
-        let takers: Vec<&Port> = value.taken.iter().map(|&port| &self.ports[port]).collect();
-        let mut out =
-            LeastOfValue { made: vec![FAR; costs.count], taken: vec![vec![FAR; costs.count]; takers.len()] };
+        made.into_iter().flat_map(|port| port.types.iter().map(|&at| (at, -port.given[at]))).chain(outside)
+    }
+
+    /// Returns the least cost of a value by the type in which it is made.
+    fn least_made(&self, value: &ValueFactor) -> Vec<i64> {
+        let costs = &value.costs;
+        let mut least = vec![FAR; costs.count];
+        for (start, own) in self.starts(value) {
+            let reached = least_reached(&self.ports, &value.taken, &costs.nearest[start], costs.from(start));
+            least[start] = reached.saturating_add(own);
+        }
+        least
+    }
+
+    /// Returns, for each consumer of a value, the least cost by the type in which that takes it.
+    fn least_taken(&self, value: &ValueFactor) -> Vec<Vec<i64>> {
+        let costs = &value.costs;
+        let count = value.taken.len();
+        let mut least = vec![vec![FAR; costs.count]; count];
         let mut reached: Vec<i64> = Vec::new();
-        for &start in starts {
-            let own = given.map_or(0, |given| -given[start]);
-            let row = &costs.from_to[start * costs.count..(start + 1) * costs.count];
-            let order = &costs.nearest[start];
-            // For the types up to each, the least that each taker adds.
-            let mut nearest = vec![FAR; takers.len()];
+        for (start, own) in self.starts(value) {
+            let (order, row) = (&costs.nearest[start], costs.from(start));
             reached.clear();
-            let mut least = FAR;
+            let mut nearest = vec![FAR; count];
             for &at in order {
-                for (port, nearest) in takers.iter().zip(&mut nearest) {
-                    if port.can[at] {
-                        *nearest = (*nearest).min(-port.given[at]);
-                    }
-                }
+                reaches(&self.ports, &value.taken, at, &mut nearest);
                 reached.extend_from_slice(&nearest);
-                least = least.min(row[at].saturating_add(nearest.iter().sum::<i64>()));
             }
-            out.made[start] = least.saturating_add(own);
-            for (j, port) in takers.iter().enumerate() {
+            for (j, &port) in value.taken.iter().enumerate() {
+                let port = &self.ports[port];
                 let mut rest = FAR;
                 for (i, &at) in order.iter().enumerate().rev() {
-                    let others = &reached[i * takers.len()..(i + 1) * takers.len()];
-                    let others = others.iter().sum::<i64>() - others[j];
+                    let others = &reached[i * count..(i + 1) * count];
+                    let others = total(&others[..j]).saturating_add(total(&others[j + 1..]));
                     rest = rest.min(row[at].saturating_add(others));
                     if port.can[at] {
                         let cost = rest.saturating_add(own) - port.given[at];
-                        out.taken[j][at] = out.taken[j][at].min(cost);
+                        least[j][at] = least[j][at].min(cost);
                     }
                 }
             }
         }
-        out
+        least
     }
 }
 
-/// The least cost of a value, by the position of a type.
-pub(crate) struct LeastOfValue {
-    pub(crate) made: Vec<i64>,
-    /// For each that takes it.
-    taken: Vec<Vec<i64>>,
+/// Returns the least cost of redistributions to all these ports, over types in the order of these costs.
+pub(crate) fn least_reached(ports: &[Port], takers: &[usize], order: &[usize], costs: &[i64]) -> i64 {
+    let mut nearest = vec![FAR; takers.len()];
+    let reached = order.iter().map(|&at| {
+        reaches(ports, takers, at, &mut nearest);
+        costs[at].saturating_add(total(&nearest))
+    });
+    reached.fold(FAR, i64::min)
 }
 
-impl ValueFactor {
-    /// Returns the types in which a value from outside is given.
-    pub(crate) fn starts(&self) -> Vec<TypeId> {
-        self.made.as_ref().err().into_iter().flatten().map(|&at| self.costs.types[at]).collect()
+/// Lets these ports take a type too: the least of what each adds.
+fn reaches(ports: &[Port], takers: &[usize], at: usize, nearest: &mut [i64]) {
+    for (&port, nearest) in takers.iter().zip(nearest) {
+        if ports[port].can[at] {
+            *nearest = (*nearest).min(-ports[port].given[at]);
+        }
     }
+}
+
+/// Returns the sum of costs; many of them may be [`FAR`].
+fn total(costs: &[i64]) -> i64 {
+    costs.iter().fold(0, |sum: i64, cost| sum.saturating_add(*cost))
 }
 
 impl Port {
@@ -352,82 +371,30 @@ impl Costs {
                 }
             }
         }
-        let nearest = (0..count).map(|i| {
-            let mut order: Vec<usize> = (0..count).filter(|j| from_to[i * count + j] < FAR).collect();
-            order.sort_by_key(|j| from_to[i * count + j]);
-            order
-        });
-        Costs { types: list.to_vec(), count, nearest: nearest.collect(), from_to }
+        let nearest = (0..count).map(|i| nearest_first(&from_to[i * count..(i + 1) * count])).collect();
+        Costs { types: list.to_vec(), count, nearest, from_to }
+    }
+
+    /// Returns the costs from a type.
+    pub(crate) fn from(&self, start: usize) -> &[i64] {
+        &self.from_to[start * self.count..(start + 1) * self.count]
     }
 }
 
-impl Segment<'_> {
-    /// Returns the factors of the cost over all choices of these strategies, in picoseconds.
-    pub(crate) fn factors(&self, types: &mut Types, facts: &Facts, looked: &[Option<Shared>]) -> Dual {
-        let id = |types: &mut Types, v: &ValueId| {
-            Some(types.id(self.graph.dtype(*v), facts.pinned(self.graph, *v)?))
-        };
-        let mut outside: Vec<(usize, TypeId)> =
-            (facts.outside.iter()).map(|(v, is)| (v.0, types.id(self.graph.dtype(*v), is.clone()))).collect();
-        // The types that each value can have before each statement.
-        let mut can: FxHashMap<usize, Vec<TypeId>> = outside.iter().map(|&(v, is)| (v, vec![is])).collect();
-        let mut ops: Vec<Choices> = Vec::new();
-        for (at, (statement, looked)) in self.statements.iter().zip(looked).enumerate() {
-            let choices = match (statement, looked) {
-                (GraphStatement::Input(v), _) => {
-                    let Some(is) = id(types, v) else { continue };
-                    outside.push((v.0, is));
-                    can.insert(v.0, vec![is]);
-                    continue;
-                }
-                (GraphStatement::Move { from, to, along, .. }, _) if self.graph.moves_partly(along, *to) => {
-                    // What the redistribution costs is left out.
-                    let starts = can.get(&from.0).cloned().unwrap_or_default();
-                    let made = starts.into_iter().filter_map(|start| types.put(start, along, None));
-                    let list = made.map(|(is, _)| (0, vec![is])).collect();
-                    Choices { at, values: [Vec::new(), vec![to.0]], list }
-                }
-                (GraphStatement::Move { from, to, via, .. }, _) => {
-                    let Some(is) = id(types, to) else { continue };
-                    match via {
-                        None => {
-                            Choices { at, values: [vec![from.0], vec![to.0]], list: vec![(0, vec![is, is])] }
-                        }
-                        // Its cost in its communication dtype is left out.
-                        Some(_) => {
-                            Choices { at, values: [Vec::new(), vec![to.0]], list: vec![(0, vec![is])] }
-                        }
-                    }
-                }
-                (GraphStatement::Op { inputs, outputs, .. }, Some(looked)) => {
-                    let pins: Vec<Option<TypeId>> = outputs.iter().map(|v| id(types, v)).collect();
-                    let mut list = Vec::with_capacity(looked.list.len());
-                    for way in &looked.list {
-                        let mut of: Vec<TypeId> = way.inputs.to_vec();
-                        let mut cost = Some(way.picoseconds);
-                        for (&made, pin) in way.outputs.iter().zip(&pins) {
-                            let is = pin.unwrap_or(made);
-                            cost = cost.zip(types.price(made, is)).map(|(a, b)| a.saturating_add(b));
-                            of.push(is);
-                        }
-                        list.extend(cost.map(|cost| (cost, of)));
-                    }
-                    let numbers = |list: &[ValueId]| list.iter().map(|v| v.0).collect();
-                    Choices { at, values: [numbers(inputs), numbers(outputs)], list }
-                }
-                (GraphStatement::Op { .. }, None)
-                | (GraphStatement::Gradient { .. } | GraphStatement::NoGrad, _) => continue,
-            };
-            for (i, value) in choices.values.iter().flatten().enumerate() {
-                let known = can.entry(*value).or_default();
-                for (_, of) in &choices.list {
-                    if !known.contains(&of[i]) {
-                        known.push(of[i]);
-                    }
-                }
-            }
-            ops.push(choices);
-        }
-        Dual::new(types, &outside, &ops)
+/// Returns the positions of the types that can be reached at these costs, the nearest first.
+pub(crate) fn nearest_first(costs: &[i64]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..costs.len()).filter(|&at| costs[at] < FAR).collect();
+    order.sort_by_key(|&at| costs[at]);
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FAR, total};
+
+    #[test]
+    fn thousands_of_consumers_that_take_none_of_the_types_do_not_overflow() {
+        assert_eq!(total(&[FAR; 1 << 11]), i64::MAX);
+        assert_eq!(total(&[3, -5, 1]), -1);
     }
 }

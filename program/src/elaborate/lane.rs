@@ -52,6 +52,11 @@ impl<'a> Lane<'a> {
         }
     }
 
+    /// Returns `true` if the graph has a gradient.
+    pub(crate) fn is_differentiated(&self) -> bool {
+        self.wanted.is_some()
+    }
+
     /// Solves these statements; `trains` if they are differentiated.
     pub(crate) fn solve(&mut self, statements: Range<usize>, trains: bool) -> Result<(), Error> {
         let mut segment = Segment {
@@ -59,7 +64,7 @@ impl<'a> Lane<'a> {
             made_on: &self.made_on,
             statements: &self.statements[statements],
             trains,
-            strict: self.wanted.is_some(),
+            strict: self.is_differentiated(),
             wanted: self.wanted.as_ref(),
             known: &mut self.known,
         };
@@ -94,7 +99,7 @@ impl<'a> Lane<'a> {
                 made_on: &made_on,
                 statements: &parted.statements[from..end],
                 trains: later,
-                strict: self.wanted.is_some(),
+                strict: self.is_differentiated(),
                 wanted: None,
                 known: &mut inner,
             };

@@ -4,6 +4,7 @@
 
 mod ahead;
 mod at_hand;
+mod choices;
 mod chosen;
 mod dual;
 mod flows;
@@ -173,7 +174,6 @@ impl ShardingSolver {
         let asks = |statements: &[GraphStatement]| {
             statements.iter().any(|s| matches!(s, GraphStatement::Gradient { .. }))
         };
-        let strict = asks(statements);
         while start < statements.len() {
             let rest = &statements[start..];
             let end = rest
@@ -181,7 +181,7 @@ impl ShardingSolver {
                 .position(|s| matches!(s, GraphStatement::Gradient { .. } | GraphStatement::NoGrad));
             let end = end.map_or(statements.len(), |end| start + end);
             // Differentiate the statements before a gradient; without one, those that no `no_grad` marks.
-            let trains = !marked && (!strict || asks(&statements[end..]));
+            let trains = !marked && (!own.is_differentiated() || asks(&statements[end..]));
             own.solve(start..end, trains)?;
             beside = own.beside(beside, |lane| lane.solve(start..end, trains))?;
             start = end;

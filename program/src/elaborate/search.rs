@@ -107,12 +107,7 @@ impl Frontier {
 
     /// Returns the available types of a value in a state.
     pub(crate) fn of(&self, state: &State, value: usize) -> AtHand {
-        self.held(&state.live, value)
-    }
-
-    /// Returns the available types of a value, given the entries of a state.
-    fn held(&self, held: &Held, value: usize) -> AtHand {
-        let own = held.iter().find(|(v, _)| *v as usize == value).map(|(_, at_hand)| *at_hand);
+        let own = state.live.iter().find(|(v, _)| *v as usize == value).map(|(_, at_hand)| *at_hand);
         own.or_else(|| self.given.of(value)).unwrap_or_default()
     }
 

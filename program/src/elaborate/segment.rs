@@ -161,7 +161,7 @@ impl Segment<'_> {
         }
         let mut factors = self.factors(types, facts, &hasty.looked);
         let bound = factors.bound(known.saturating_sub(NEGLIGIBLE));
-        if !types.stand_in() && known - bound.min(known) <= NEGLIGIBLE {
+        if !types.stand_in() && known.saturating_sub(bound) <= NEGLIGIBLE {
             return Ok((hasty, bound));
         }
         // The cost of the greedy search bounds the thorough one, which may lose every cheaper program.
