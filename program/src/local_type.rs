@@ -16,6 +16,7 @@
 use core::fmt;
 use core::str::FromStr;
 
+use reshard_sharding::internal::outside_brackets;
 use reshard_sharding::internal::{AxisCut, DimCut};
 use reshard_sharding::{Mesh, PartialAxis, Placement, ReduceOp, Sharding, ShardingType, SubAxis};
 
@@ -178,7 +179,7 @@ pub(crate) fn written(partly: &[(usize, Along)], mesh: &Mesh) -> String {
 
 /// Parses a list that leaves an axis open; returns `None` for any other text.
 pub(crate) fn read(text: &str, mesh: &Mesh) -> Result<Option<Partly>, Error> {
-    let words: Vec<&str> = crate::notation::outside_brackets(text).map(str::trim).collect();
+    let words = outside_brackets(text, ',');
     if !words.contains(&"_") {
         return Ok(None);
     }

@@ -462,16 +462,3 @@ fn gradient(graph: &mut Graph, scope: &mut Scope, text: &str) -> Result<(), Erro
     let called: Vec<&str> = called.iter().map(String::as_str).collect();
     graph.gradient_as(loss, &values, &called).map(|_| ())
 }
-
-/// Splits a text like `x, dims=[0,1]` at the commas outside brackets.
-pub(crate) fn outside_brackets(text: &str) -> impl Iterator<Item = &str> {
-    let mut depth = 0usize;
-    text.split(move |c| {
-        match c {
-            '[' | '(' => depth += 1,
-            ']' | ')' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        c == ',' && depth == 0
-    })
-}

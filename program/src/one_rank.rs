@@ -20,6 +20,7 @@
 
 use std::sync::Arc;
 
+use reshard_sharding::internal::outside_brackets;
 use reshard_sharding::{Mesh, Sharding, ShardingType};
 
 use crate::graph::{Given, Graph, GraphStatement, Known, ValueId};
@@ -106,25 +107,23 @@ impl OneRank {
 
 /// Returns the words of a type that is written axis by axis.
 fn words(text: &str, axes: usize) -> Option<Vec<&str>> {
-    let words: Vec<&str> = crate::notation::outside_brackets(text).map(str::trim).collect();
+    let words = outside_brackets(text, ',');
     (words.len() == axes).then_some(words)
 }
 
 impl Meshes {
     /// Formats a type with its mesh, and with these letters along axes of one rank.
     pub(crate) fn type_text_with(&self, is: &ShardingType, letters: Option<&ShardingType>) -> String {
-        let merged = letters
-            .zip(self.one_rank())
-            .and_then(|(letters, one_rank)| one_rank.merged(&is.to_string(), &letters.to_string()));
-        merged.unwrap_or_else(|| self.type_text(is))
+        self.merged(is, letters).unwrap_or_else(|| self.type_text(is))
     }
 
     /// Formats the sharding of a value, likewise.
     pub(crate) fn value_text_with(&self, value: &Sharding, letters: Option<&Sharding>) -> String {
-        let merged = letters
-            .zip(self.one_rank())
-            .and_then(|(letters, one_rank)| one_rank.merged(&value.to_string(), &letters.to_string()));
-        merged.unwrap_or_else(|| self.written_value(value))
+        self.merged(value, letters).unwrap_or_else(|| self.written_value(value))
+    }
+
+    fn merged<T: ToString>(&self, is: &T, letters: Option<&T>) -> Option<String> {
+        self.one_rank()?.merged(&is.to_string(), &letters?.to_string())
     }
 }
 

@@ -59,6 +59,7 @@ pub mod internal {
         axis_of, coordinate_of, digit, for_each_value, members_along, ranks_of_both, set_digit,
     };
     pub use crate::notation::StoredSharding;
+    pub use crate::notation::brackets::outside_brackets;
     pub use crate::notation::cursor::Cursor;
     pub use crate::partition::{DimCut, Made, chunk};
     pub use crate::region::{Run, append, shared, shared_len};

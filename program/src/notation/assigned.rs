@@ -2,8 +2,10 @@
 
 use reshard_ops::rules::OpCall;
 
+use reshard_sharding::internal::outside_brackets;
+
 use crate::Error;
-use crate::notation::{malformed, outside_brackets};
+use crate::notation::malformed;
 
 /// A parsed assignment, with values by name.
 #[derive(Debug)]
@@ -55,8 +57,8 @@ impl<'t> Assigned<'t> {
             return Ok(Assigned { made: parts, from: From::Value(call), by });
         };
         let (mut operands, mut arguments) = (Vec::new(), Vec::new());
-        for item in outside_brackets(inside) {
-            match item.trim() {
+        for item in outside_brackets(inside, ',') {
+            match item {
                 "" => {}
                 item if item.contains('=') => arguments.push(item),
                 item if !arguments.is_empty() => {

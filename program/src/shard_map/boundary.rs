@@ -2,10 +2,11 @@
 
 use reshard_ops::rules::OpCall;
 use reshard_sharding::Placement;
+use reshard_sharding::internal::outside_brackets;
 
 use crate::Error;
 use crate::local_type::{Along, Partly, in_order};
-use crate::notation::{outside_brackets, refused};
+use crate::notation::refused;
 use crate::shard_map::kind::{Kind, Origin};
 use crate::shard_map::slices::{Slicing, sliced};
 use crate::shard_map::{ShardMap, ShardMapValue, numbers, origin};
@@ -13,7 +14,7 @@ use crate::shard_map::{ShardMap, ShardMapValue, numbers, origin};
 impl ShardMap<'_> {
     /// Parses a text with one placement for each axis.
     pub(super) fn words(&self, name: &str, axes: &[usize], text: &str) -> Result<Partly, Error> {
-        let words: Vec<&str> = outside_brackets(text).map(str::trim).collect();
+        let words = outside_brackets(text, ',');
         if words.len() != axes.len() {
             let names: Vec<&str> = axes.iter().map(|&axis| self.axis_name(axis)).collect();
             return refused(format!(

@@ -2,11 +2,12 @@
 
 use reshard_kernels::DType;
 use reshard_ops::rules::{Argument, OpCall};
+use reshard_sharding::internal::outside_brackets;
 use reshard_sharding::{Counts, Placement};
 
 use crate::Error;
 use crate::local_type::{Along, Partly};
-use crate::notation::{outside_brackets, refused};
+use crate::notation::refused;
 use crate::shard_map::kind::Kind;
 use crate::shard_map::slices::DimSlices;
 use crate::shard_map::{ShardMap, ShardMapValue, numbers};
@@ -247,7 +248,7 @@ impl ShardMap<'_> {
         text: &str,
         name: &str,
     ) -> Result<ShardMapValue, Error> {
-        let said: Vec<&str> = outside_brackets(text).map(str::trim).collect();
+        let said = outside_brackets(text, ',');
         let words = if said.len() == axes.len() {
             let said = axes.iter().zip(&said).filter(|(_, word)| **word != "_");
             said.map(|(axis, word)| Ok((*axis, self.word(name, *axis, word)?)))

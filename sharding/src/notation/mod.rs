@@ -16,6 +16,7 @@
 //! dims, tuples) are preserved by [`PartitionSpec`], [`ShardySharding`] and [`HloShardings`]. Groups have
 //! XLA's [`ReplicaGroups`], V1 to V3.
 
+pub(crate) mod brackets;
 pub(crate) mod by_tensor;
 pub(crate) mod cursor;
 pub(crate) mod dims;

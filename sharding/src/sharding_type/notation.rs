@@ -15,6 +15,7 @@
 
 use core::fmt;
 
+use crate::notation::brackets::outside_brackets;
 use crate::notation::cursor::Cursor;
 use crate::notation::{Reading, read_sharding};
 use crate::placement::{Placement, Placements};
@@ -197,24 +198,6 @@ fn closing(text: &str) -> Option<usize> {
         }
         (depth == 0).then_some(i)
     })
-}
-
-/// Splits a text at the separators outside of brackets.
-fn outside_brackets(text: &str, separator: char) -> Vec<&str> {
-    let (mut parts, mut depth, mut start) = (Vec::new(), 0usize, 0);
-    for (i, c) in text.char_indices() {
-        match c {
-            '(' | '[' | '{' => depth += 1,
-            ')' | ']' | '}' => depth = depth.saturating_sub(1),
-            c if c == separator && depth == 0 => {
-                parts.push(text[start..i].trim());
-                start = i + c.len_utf8();
-            }
-            _ => {}
-        }
-    }
-    parts.push(text[start..].trim());
-    parts
 }
 
 /// Reads words of axes: `v`, `I` or `v|g`.

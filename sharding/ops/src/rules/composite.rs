@@ -12,6 +12,8 @@
 use core::fmt;
 use std::str::FromStr;
 
+use reshard_sharding::internal::outside_brackets;
+
 use crate::Error;
 use crate::rules::call::OpCall;
 
@@ -176,8 +178,8 @@ fn read_statement(text: &str, names: &mut Vec<String>) -> Result<Statement, Refu
     // The last closing parentheses; arguments may have brackets, but no parentheses.
     let (callee, inside) = callee.rsplit_once('(').ok_or_else(form)?;
     let (mut operands, mut arguments) = (Vec::new(), Vec::new());
-    for item in split_outside_brackets(inside) {
-        match item.trim() {
+    for item in outside_brackets(inside, ',') {
+        match item {
             "" => {}
             item if item.contains('=') => arguments.push(item.to_owned()),
             item if !arguments.is_empty() => {
@@ -200,19 +202,6 @@ fn read_statement(text: &str, names: &mut Vec<String>) -> Result<Statement, Refu
 
 fn listed(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|s| !s.is_empty())
-}
-
-/// Splits `x, dims=[0,1]` at the commas that are outside of brackets.
-fn split_outside_brackets(text: &str) -> impl Iterator<Item = &str> {
-    let mut depth = 0usize;
-    text.split(move |c| {
-        match c {
-            '[' => depth += 1,
-            ']' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        c == ',' && depth == 0
-    })
 }
 
 /// Returns the index of a new value.

@@ -4,6 +4,7 @@ use core::fmt;
 use std::str::FromStr;
 
 use reshard_kernels::DType;
+use reshard_sharding::internal::outside_brackets;
 
 use super::{OpDtypes, OperandDtype, ResultDtype};
 use crate::Error;
@@ -123,18 +124,8 @@ impl FromStr for OpDtypes {
     }
 }
 
-/// Splits a list at commas outside of parentheses.
 fn listed(text: &str) -> impl Iterator<Item = &str> {
-    let mut depth = 0usize;
-    let parts = text.split(move |c| {
-        match c {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        c == ',' && depth == 0
-    });
-    parts.map(str::trim).filter(|part| !part.is_empty())
+    outside_brackets(text, ',').into_iter().filter(|part| !part.is_empty())
 }
 
 /// `same(0)` as `same` and `0`.
