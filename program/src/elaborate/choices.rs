@@ -18,7 +18,7 @@ pub(crate) struct Choices {
 }
 
 impl Choices {
-    /// Returns the types that a value has in these strategies; none if it is no operand.
+    /// Returns the types that a value has in these strategies, if it is an operand.
     fn types_of(&self, value: usize) -> impl Iterator<Item = TypeId> + '_ {
         let operands = self.values.iter().flatten().enumerate();
         let same = operands.filter(move |(_, operand)| **operand == value).map(|(i, _)| i);

@@ -1,4 +1,4 @@
-//! Lists in texts, whose items may have brackets with separators of their own.
+//! Lists in texts, with brackets that contain separators.
 
 /// Splits a text at the separators outside of brackets, and trims the parts.
 #[must_use]
