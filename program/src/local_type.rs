@@ -179,7 +179,7 @@ pub(crate) fn written(partly: &[(usize, Along)], mesh: &Mesh) -> String {
 
 /// Parses a list that leaves an axis open; returns `None` for any other text.
 pub(crate) fn read(text: &str, mesh: &Mesh) -> Result<Option<Partly>, Error> {
-    let words = outside_brackets(text, ',');
+    let words: Vec<&str> = outside_brackets(text, ',').collect();
     if !words.contains(&"_") {
         return Ok(None);
     }

@@ -107,7 +107,7 @@ impl OneRank {
 
 /// Returns the words of a type that is written axis by axis.
 fn words(text: &str, axes: usize) -> Option<Vec<&str>> {
-    let words = outside_brackets(text, ',');
+    let words: Vec<&str> = outside_brackets(text, ',').collect();
     (words.len() == axes).then_some(words)
 }
 

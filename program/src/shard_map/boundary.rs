@@ -14,7 +14,7 @@ use crate::shard_map::{ShardMap, ShardMapValue, numbers, origin};
 impl ShardMap<'_> {
     /// Parses a text with one placement for each axis.
     pub(super) fn words(&self, name: &str, axes: &[usize], text: &str) -> Result<Partly, Error> {
-        let words = outside_brackets(text, ',');
+        let words: Vec<&str> = outside_brackets(text, ',').collect();
         if words.len() != axes.len() {
             let names: Vec<&str> = axes.iter().map(|&axis| self.axis_name(axis)).collect();
             return refused(format!(

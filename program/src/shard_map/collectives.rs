@@ -248,7 +248,7 @@ impl ShardMap<'_> {
         text: &str,
         name: &str,
     ) -> Result<ShardMapValue, Error> {
-        let said = outside_brackets(text, ',');
+        let said: Vec<&str> = outside_brackets(text, ',').collect();
         let words = if said.len() == axes.len() {
             let said = axes.iter().zip(&said).filter(|(_, word)| **word != "_");
             said.map(|(axis, word)| Ok((*axis, self.word(name, *axis, word)?)))

@@ -53,8 +53,8 @@ impl ShardingType {
             };
             return Ok(ShardingType { value, gradient });
         }
-        let words = outside_brackets(text, ',');
-        if words.iter().any(|word| *word == "I" || outside_brackets(word, BAR).len() > 1) {
+        let words: Vec<&str> = outside_brackets(text, ',').collect();
+        if words.iter().any(|word| *word == "I" || outside_brackets(word, BAR).count() > 1) {
             return axis_by_axis(mesh, shape, text, &words);
         }
         match read_sharding(&PartitionRegistry::new(), mesh, shape, text)? {
@@ -207,7 +207,7 @@ fn axis_by_axis(mesh: &Mesh, shape: &[usize], text: &str, words: &[&str]) -> Res
     let expected = |word: &str, what: &str| r.error_at(word.as_ptr() as usize - text.as_ptr() as usize, what);
     let (mut values, mut gradients): (Vec<String>, Vec<Option<String>>) = (Vec::new(), Vec::new());
     for &word in words {
-        let (value, gradient) = match outside_brackets(word, BAR)[..] {
+        let (value, gradient) = match outside_brackets(word, BAR).collect::<Vec<_>>()[..] {
             ["I"] => ("R".to_owned(), Some("R".to_owned())),
             [value] if !value.is_empty() => {
                 let own = Placements::parse_with_dims(shape.len(), value)?;

@@ -159,10 +159,10 @@ impl OpTable {
             }
         }
         for (names, text) in STANDARD_DTYPES {
-            for name in *names {
-                let stated = text.parse().and_then(|dtypes| table.set_dtypes(name, dtypes));
-                debug_assert!(stated.is_ok(), "{name}: {text}: {stated:?}");
-            }
+            let stated = text.parse::<OpDtypes>();
+            let stated = stated
+                .and_then(|dtypes| names.iter().try_for_each(|name| table.set_dtypes(name, dtypes.clone())));
+            debug_assert!(stated.is_ok(), "{names:?}: {text}: {stated:?}");
         }
         for (names, formula) in formulas() {
             for name in names {

@@ -125,7 +125,7 @@ impl FromStr for OpDtypes {
 }
 
 fn listed(text: &str) -> impl Iterator<Item = &str> {
-    outside_brackets(text, ',').into_iter().filter(|part| !part.is_empty())
+    outside_brackets(text, ',').filter(|part| !part.is_empty())
 }
 
 /// `same(0)` as `same` and `0`.
