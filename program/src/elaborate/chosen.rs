@@ -11,6 +11,7 @@ use crate::comm_dtype;
 use crate::elaborate::moves::{TypeId, Types, plan_error};
 use crate::elaborate::search::Shared;
 use crate::elaborate::segment::{Facts, Segment};
+use crate::elaborate::states::Choice;
 use crate::elaborate::{ShardingSolver, made_later};
 use crate::graph::{Graph, GraphStatement, ValueId};
 use crate::program::{Program, Statement, stem};
@@ -23,7 +24,7 @@ impl Segment<'_> {
         program: &mut Program,
         types: &mut Types,
         looked: &[Option<Shared>],
-        chosen: &[usize],
+        chosen: &[Choice],
         facts: &Facts,
     ) -> Result<u64, Error> {
         let graph = self.graph;
@@ -45,8 +46,8 @@ impl Segment<'_> {
                     at_hand.insert(*v, vec![(types.id(graph.dtype(*v), is), made)]);
                 }
                 (GraphStatement::Move { from, to, along, via }, _) if graph.moves_partly(along, *to) => {
-                    let start = chosen.next().and_then(|&start| {
-                        at_hand.get(from)?.iter().find(|(id, _)| id.number() == start).copied()
+                    let start = chosen.next().and_then(|start| {
+                        at_hand.get(from)?.iter().find(|(id, _)| id.number() == start.way).copied()
                     });
                     let Some((is, start)) = start else { return Err(made_later(graph, *from)) };
                     let Some((id, _)) = types.put(is, along, *via) else {
@@ -59,36 +60,40 @@ impl Segment<'_> {
                 (GraphStatement::Move { from, to, via, .. }, _) => {
                     let Some(is) = facts.pinned(graph, *to) else { return Err(made_later(graph, *to)) };
                     let id = types.id(graph.dtype(*to), is);
-                    let start = cheapest(types, at_hand.get(from), id, *via)
-                        .ok_or_else(|| made_later(graph, *from))?;
+                    let from_all = at_hand.get(from).map_or(&[][..], Vec::as_slice);
+                    let start =
+                        cheapest(types, from_all, id, *via).ok_or_else(|| made_later(graph, *from))?;
                     let made = moved_via(elaborator, (graph, program), types, start, (id, *via), *to)?;
                     self.known.insert(*to, made);
                     at_hand.insert(*to, vec![(id, made)]);
                 }
                 (GraphStatement::Op { call, op, inputs, outputs, .. }, Some(ways)) => {
-                    let Some(way) = chosen.next().and_then(|&way| ways.list.get(way)) else { continue };
+                    let Some(&Choice { way, firsts }) = chosen.next() else { continue };
+                    let way = &ways.list[way];
                     computing = computing.saturating_add(way.picoseconds);
+                    let firsts = types.sets.of(firsts).to_vec();
                     let mut taken = Vec::with_capacity(inputs.len());
-                    for (&v, &wanted) in inputs.iter().zip(&way.inputs) {
-                        let known =
-                            at_hand.get(&v).and_then(|list| list.iter().find(|(id, _)| *id == wanted));
-                        if let Some(&(_, at)) = known {
-                            taken.push(at);
-                            continue;
+                    for (i, (v, wanted)) in inputs.iter().zip(&way.inputs).enumerate() {
+                        for is in firsts.get(i).into_iter().chain([wanted]) {
+                            let list = at_hand.entry(*v).or_default();
+                            if list.iter().any(|(id, _)| id == is) {
+                                continue;
+                            }
+                            let start =
+                                cheapest(types, list, *is, None).ok_or_else(|| made_later(graph, *v))?;
+                            let name = program.fresh(graph.name(*v), graph);
+                            let made = if types.get(*is).value == program.get(start).ty.value
+                                && types.get(*is).gradient.is_none()
+                            {
+                                // The same tensor; no gradient is required of it here.
+                                start
+                            } else {
+                                moved(elaborator, program, types, start, *is, &name)?
+                            };
+                            list.push((*is, made));
                         }
-                        let start = cheapest(types, at_hand.get(&v), wanted, None)
-                            .ok_or_else(|| made_later(graph, v))?;
-                        let name = program.fresh(graph.name(v), graph);
-                        let made = if types.get(wanted).value == program.get(start).ty.value
-                            && types.get(wanted).gradient.is_none()
-                        {
-                            // The same tensor; no gradient is required of it here.
-                            start
-                        } else {
-                            moved(elaborator, program, types, start, wanted, &name)?
-                        };
-                        at_hand.entry(v).or_default().push((wanted, made));
-                        taken.push(made);
+                        let made = at_hand[v].iter().find(|(id, _)| id == wanted);
+                        taken.extend(made.map(|(_, made)| *made));
                     }
                     let mut made = Vec::with_capacity(outputs.len());
                     let mut after = Vec::new();
@@ -138,11 +143,10 @@ impl Segment<'_> {
 /// Returns the value from which redistribution to a type costs least.
 fn cheapest(
     types: &mut Types,
-    at_hand: Option<&Vec<(TypeId, ValueId)>>,
+    at_hand: &[(TypeId, ValueId)],
     to: TypeId,
     via: Option<DType>,
 ) -> Option<ValueId> {
-    let at_hand = at_hand?;
     let ids: Vec<TypeId> = at_hand.iter().map(|(id, _)| *id).collect();
     let (from, _) = types.cheapest_via(&ids, to, via)?;
     at_hand.iter().find(|(id, _)| *id == from).map(|(_, v)| *v)

@@ -9,7 +9,7 @@ use crate::elaborate::ahead::Ahead;
 use crate::elaborate::limits::Limits;
 use crate::elaborate::moves::{TypeId, Types};
 use crate::elaborate::search::Shared;
-use crate::elaborate::segment::{Facts, Segment};
+use crate::elaborate::segment::{Facts, NEGLIGIBLE, Segment};
 use crate::elaborate::ways::{Way, Ways};
 use crate::graph::{GraphStatement, ValueId};
 use crate::program::Program;
@@ -208,11 +208,21 @@ fn both(text: &str) -> (u64, u64, u64) {
         let seen = hasty.frontier.seen;
         let limits = Limits { known: bound, seen, ahead, work: u64::MAX, most: usize::MAX };
         let found = segment.search(&elaborator, types, ways, facts, &least, &limits).unwrap();
-        assert!(found.frontier.is_least(), "nothing was dropped");
+        assert_eq!(found.frontier.bound_of_all(), found.frontier.least(), "nothing was dropped");
         let mut all = All { graph, statements, facts, looked: &found.looked, best: bound + 1 };
         all.from(types, 0, &FxHashMap::default(), 0);
         let bound = segment.factors(types, facts, &found.looked).bound(u64::MAX);
         (found.frontier.least(), all.best, bound)
+    })
+}
+
+/// Returns the cost of the statements that are written.
+fn written(text: &str) -> u64 {
+    let elaborator = ShardingSolver::new().beam_width(usize::MAX);
+    let mut types = Types::new(&elaborator.planner);
+    let mut ways = Ways::new(&elaborator.planner, elaborator.rates);
+    with_segment(text, |segment, mut program| {
+        segment.elaborate(&elaborator, &mut program, &mut types, &mut ways).unwrap()
     })
 }
 
@@ -237,6 +247,8 @@ fn a_choice_is_the_cheapest_of_all_and_the_bound_is_near() {
             let text = program(&mut random, meshes, ops);
             let (found, least, bound) = both(&text);
             assert_eq!(found, least, "{text}");
+            let written = written(&text);
+            assert!(written.abs_diff(least) <= NEGLIGIBLE, "{text}{written} is written, {least} is least");
             assert!(bound <= least, "{text}{bound} > {least}");
             all += 1;
             near += u64::from(least - bound <= least / 100);

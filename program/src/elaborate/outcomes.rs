@@ -10,15 +10,24 @@ use smallvec::SmallVec;
 use crate::elaborate::implicit::ImplicitRedistribution;
 use crate::elaborate::moves::{TypeId, Types};
 use crate::elaborate::search::{Frontier, Step};
-use crate::elaborate::states::{Operands, State, by_value};
+use crate::elaborate::states::{Choice, Operands, State, by_value};
 use crate::elaborate::ways::Way;
 
 /// A transition: one strategy for the op, its cost, and the layouts available after it.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
-    pub(crate) way: usize,
+    pub(crate) choice: Choice,
     pub(crate) cost: u64,
     pub(crate) after: Operands,
+}
+
+/// The inputs of an op after a strategy has them.
+#[derive(Clone, Debug, Default)]
+struct Taking {
+    after: Operands,
+    cost: u64,
+    /// See [`Choice::firsts`].
+    firsts: SmallVec<[TypeId; 4]>,
 }
 
 /// The number of strategies per op that greedy mode considers.
@@ -27,7 +36,7 @@ const HASTY_WAYS: usize = 24;
 impl Frontier {
     /// Returns the transitions of an op from a state, without the dominated ones.
     ///
-    /// The second part is the compute cost of the cheapest strategy that greedy mode skipped.
+    /// The second part is the compute cost of the cheapest one that greedy mode skipped.
     pub(crate) fn outcomes(
         &self,
         types: &mut Types,
@@ -44,15 +53,19 @@ impl Frontier {
             looked_at[way] = true;
         }
         let left = step.ways.list.iter().zip(looked_at).filter(|(_, looked_at)| !looked_at);
-        let left = left.map(|(way, _)| way.picoseconds).min();
+        let mut left = left.map(|(way, _)| way.picoseconds).min();
         for way in worth {
             let of = &step.ways.list[way];
             let least = state.cost.saturating_add(of.picoseconds).saturating_add(step.rest);
             if least > bound {
                 continue;
             }
-            for taken in self.takings(types, state, of, step.inputs, live) {
-                all.extend(self.outcome(types, way, taken, step, live));
+            let (takings, is_all) = self.takings(types, state, of, step.inputs, live);
+            if !is_all {
+                left = Some(left.map_or(of.picoseconds, |left| left.min(of.picoseconds)));
+            }
+            for taking in takings {
+                all.extend(self.outcome(types, way, taking, step, live));
             }
         }
         all.sort_by_key(|o| o.cost);
@@ -101,21 +114,21 @@ impl Frontier {
         ways
     }
 
-    /// Returns the transition of a strategy given the inputs' availability after it and their cost.
+    /// Returns the transition of a strategy that takes its inputs so.
     ///
     /// `None` if an output cannot reach its required type.
     fn outcome(
         &self,
         types: &mut Types,
         way: usize,
-        (taken, cost): (Operands, u64),
+        taking: Taking,
         step: Step<'_>,
         live: &dyn Fn(usize) -> bool,
     ) -> Option<Outcome> {
         let of = step.ways.list.get(way)?;
-        let mut cost = cost.saturating_add(of.picoseconds);
+        let mut cost = taking.cost.saturating_add(of.picoseconds);
         let mut after = Operands::new();
-        for (v, at_hand) in taken {
+        for (v, at_hand) in taking.after {
             let at_hand = if self.moves == ImplicitRedistribution::Allow {
                 types.without_free(at_hand)
             } else {
@@ -135,10 +148,11 @@ impl Frontier {
             }
         }
         by_value(&mut after);
-        Some(Outcome { way, cost, after })
+        let choice = Choice { way, firsts: types.sets.number(&taking.firsts) };
+        Some(Outcome { choice, cost, after })
     }
 
-    /// Returns the possible availability of the inputs after a strategy has them, with the costs.
+    /// Returns how a strategy can take its inputs, and `false` if greedy mode skipped some.
     ///
     /// An input comes from its cheapest available type. An input that is needed later may first be
     /// redistributed to a type that it could have had before, and come from there: this lets more states be
@@ -150,26 +164,31 @@ impl Frontier {
         way: &Way,
         inputs: &[usize],
         live: &dyn Fn(usize) -> bool,
-    ) -> SmallVec<[(Operands, u64); 1]> {
-        let mut out: SmallVec<[(Operands, u64); 1]> = SmallVec::from_buf([(Operands::new(), 0)]);
+    ) -> (SmallVec<[Taking; 1]>, bool) {
+        let mut out: SmallVec<[Taking; 1]> = SmallVec::from_buf([Taking::default()]);
+        let mut is_all = true;
         for (i, (&value, &wanted)) in inputs.iter().zip(&way.inputs).enumerate() {
-            let again = types.work() < self.until
-                && self.moves == ImplicitRedistribution::Allow
+            let again = self.moves == ImplicitRedistribution::Allow
                 && (live(value) || inputs[i + 1..].contains(&value));
-            let firsts = self.seen.get(&value).copied().filter(|_| again).unwrap_or_default();
+            let is_hasty = types.work() >= self.until;
+            let firsts = self.seen.get(&value).copied().filter(|_| again && !is_hasty).unwrap_or_default();
             let firsts: SmallVec<[TypeId; 64]> = types.sets.of(firsts).into();
-            let mut roundabout: Vec<(Operands, u64)> = Vec::new();
-            out.retain(|(held, cost)| {
-                let known = held.iter().position(|(v, _)| *v as usize == value);
+            let mut roundabout: Vec<Taking> = Vec::new();
+            out.retain(|taking| {
+                let known = taking.after.iter().position(|(v, _)| *v as usize == value);
                 let at = known.unwrap_or_else(|| {
-                    held.push((value as u32, self.of(state, value)));
-                    held.len() - 1
+                    taking.after.push((value as u32, self.of(state, value)));
+                    taking.after.len() - 1
                 });
-                let at_hand = held[at].1;
+                let at_hand = taking.after[at].1;
                 let direct = types.taken(at_hand, wanted, self.moves);
+                if !taking.firsts.is_empty() {
+                    taking.firsts.push(wanted);
+                }
                 if direct.is_some_and(|(_, with)| with == at_hand) {
                     return true;
                 }
+                is_all &= !(again && is_hasty) || direct.is_some_and(|(cost, _)| cost == 0);
                 for &first in &firsts {
                     if first == wanted || types.sets.of(at_hand).contains(&first) {
                         continue;
@@ -180,18 +199,25 @@ impl Frontier {
                         continue;
                     };
                     let Some((_, more)) = types.cheapest(at_hand, first, self.moves) else { continue };
-                    let mut held = held.clone();
-                    held[at].1 = types.sets.with(at_hand, &[first, wanted]);
-                    roundabout.push((held, cost.saturating_add(more).saturating_add(then)));
+                    let mut other = taking.clone();
+                    other.after[at].1 = types.sets.with(at_hand, &[first, wanted]);
+                    other.cost = other.cost.saturating_add(more).saturating_add(then);
+                    other.firsts = way.inputs[..=i].into();
+                    other.firsts[..i].copy_from_slice(match &taking.firsts[..] {
+                        [] => &way.inputs[..i],
+                        firsts => &firsts[..i],
+                    });
+                    other.firsts[i] = first;
+                    roundabout.push(other);
                 }
                 if let Some((more, with)) = direct {
-                    held[at].1 = with;
-                    *cost = cost.saturating_add(more);
+                    taking.after[at].1 = with;
+                    taking.cost = taking.cost.saturating_add(more);
                 }
                 direct.is_some()
             });
             out.extend(roundabout);
         }
-        out
+        (out, is_all)
     }
 }

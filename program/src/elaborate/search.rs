@@ -37,7 +37,9 @@ use crate::elaborate::limits::{self, Limits};
 use crate::elaborate::moves::{TypeId, Types};
 use crate::elaborate::numbered::Numbered;
 use crate::elaborate::outcomes::Outcome;
-use crate::elaborate::states::{Candidate, Decided, Held, Operands, Reached, State, cheapest_first, merged};
+use crate::elaborate::states::{
+    Candidate, Choice, Decided, Held, Operands, Reached, State, cheapest_first, merged,
+};
 use crate::elaborate::ways::Looked;
 use crate::local_type::Along;
 
@@ -80,7 +82,7 @@ pub(crate) struct Frontier {
     dropped: u64,
 }
 
-/// The transitions of an op from a state, and the compute cost of the cheapest strategy that was skipped.
+/// The transitions of an op from a state, and the compute cost of the cheapest one that was skipped.
 pub(crate) type Found = (Vec<Outcome>, Option<u64>);
 
 impl Frontier {
@@ -153,7 +155,7 @@ impl Frontier {
             let Some((_, cost)) = types.cheapest_via(&starts, is, via) else { continue };
             let live = merged(&state.live, &[(to as u32, alone)]);
             let cost = state.cost.saturating_add(cost);
-            reached.push(Reached { live, cost, decided: Decided { before, way: None } });
+            reached.push(Reached { live, cost, decided: Decided { before, choice: None } });
         }
         cheapest_first(&mut reached);
         self.go_on(reached)
@@ -177,7 +179,8 @@ impl Frontier {
                 let made = (to as u32, types.sets.number(&[is]));
                 let live = merged(&state.live, &[made]);
                 let cost = state.cost.saturating_add(cost);
-                reached.push(Reached { live, cost, decided: Decided { before, way: Some(start.number()) } });
+                let choice = Some(Choice { way: start.number(), firsts: AtHand::default() });
+                reached.push(Reached { live, cost, decided: Decided { before, choice } });
             }
         }
         cheapest_first(&mut reached);
@@ -284,7 +287,14 @@ impl Frontier {
             for (outcome, &made) in found.iter().zip(&numbers[at]) {
                 let cost = state.cost.saturating_add(outcome.cost);
                 if cost.saturating_add(step.rest) <= bound {
-                    candidates.push(Candidate { bound: 0, cost, before, way: outcome.way, passed, made });
+                    candidates.push(Candidate {
+                        bound: 0,
+                        cost,
+                        before,
+                        choice: outcome.choice,
+                        passed,
+                        made,
+                    });
                 }
             }
         }
@@ -316,21 +326,21 @@ impl Frontier {
         self.states.first().map_or(0, |s| s.cost)
     }
 
-    /// Returns `true` if no program can cost less.
-    pub(crate) fn is_least(&self) -> bool {
-        self.best().is_none_or(|(_, gap)| gap == 0)
+    /// Returns a lower bound on the cost of all programs.
+    pub(crate) fn bound_of_all(&self) -> u64 {
+        self.least().min(self.dropped)
     }
 
-    /// Returns the choices that lead to the cheapest state, in order, and the optimality gap of its cost.
-    pub(crate) fn best(&self) -> Option<(Vec<usize>, u64)> {
-        let (mut ways, mut at) = (Vec::new(), 0);
+    /// Returns the choices that lead to the cheapest state, in order.
+    pub(crate) fn best(&self) -> Vec<Choice> {
+        let (mut choices, mut at) = (Vec::new(), 0);
         for step in self.trail.iter().rev() {
-            let Decided { before, way } = *step.get(at)?;
-            ways.extend(way);
+            let Decided { before, choice } = step[at];
+            choices.extend(choice);
             at = before;
         }
-        ways.reverse();
-        Some((ways, self.least().saturating_sub(self.dropped)))
+        choices.reverse();
+        choices
     }
 }
 

@@ -105,7 +105,7 @@ pub(crate) struct Searched {
 }
 
 /// The gap, in picoseconds, below which nothing cheaper is looked for; a report prints nanoseconds.
-const NEGLIGIBLE: u64 = 500;
+pub(crate) const NEGLIGIBLE: u64 = 500;
 
 impl Segment<'_> {
     /// Solves the segment and adds its statements to a program; returns the cost that was minimised.
@@ -129,23 +129,19 @@ impl Segment<'_> {
             let limits = Limits::thorough(elaborator.beam_width);
             (self.search(elaborator, types, ways, &facts, &least, &limits)?, 0)
         };
-        let Some((chosen, gap)) = found.frontier.best() else { return Ok(0) };
         let first = program.statements.len();
-        let computing = self.write(elaborator, program, types, &found.looked, &chosen, &facts)?;
-        let (cost, gap) = if types.stand_in() {
-            // Estimated prices bound nothing: the only certain lower bound is the compute cost.
-            let sent = program.statements[first..].iter().map(Statement::sends_picoseconds).sum::<u64>();
-            let cost = computing.saturating_add(sent);
-            (cost, cost.saturating_sub(least.iter().sum()))
-        } else {
-            let cost = found.frontier.least();
-            (cost, gap.min(cost.saturating_sub(bound)))
-        };
-        program.gap = program.gap.saturating_add(gap);
+        let computing =
+            self.write(elaborator, program, types, &found.looked, &found.frontier.best(), &facts)?;
+        let sent = program.statements[first..].iter().map(Statement::sends_picoseconds).sum::<u64>();
+        let cost = computing.saturating_add(sent);
+        // Estimated prices bound nothing: the only certain lower bound is the compute cost.
+        let bound =
+            if types.stand_in() { least.iter().sum() } else { bound.max(found.frontier.bound_of_all()) };
+        program.gap = program.gap.saturating_add(cost.saturating_sub(bound));
         Ok(cost)
     }
 
-    /// Searches with redistributions between statements; returns the result and a lower bound on its cost.
+    /// Searches with redistributions between statements; returns the result and a lower bound on all others.
     fn found(
         &self,
         elaborator: &ShardingSolver,
@@ -156,7 +152,7 @@ impl Segment<'_> {
     ) -> Result<(Searched, u64), Error> {
         let mut hasty = self.search(elaborator, types, ways, facts, least, &Limits::hasty())?;
         let known = hasty.frontier.least();
-        if hasty.frontier.is_least() {
+        if hasty.frontier.bound_of_all() == known {
             return Ok((hasty, known));
         }
         let mut factors = self.factors(types, facts, &hasty.looked);

@@ -38,13 +38,20 @@ pub(crate) struct Reached {
     pub(crate) decided: Decided,
 }
 
-/// The origin of a state: its predecessor in the beam, and the choice made.
-///
-/// The choice is the strategy of an op, or the source type of a redistribution; `None` if there is only one.
+/// The origin of a state: its predecessor in the beam, and the choice made; `None` if there is only one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Decided {
     pub(crate) before: usize,
-    pub(crate) way: Option<usize>,
+    pub(crate) choice: Option<Choice>,
+}
+
+/// A choice for a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Choice {
+    /// The strategy of an op, or the source type of a redistribution.
+    pub(crate) way: usize,
+    /// For each input the type in which it is made available first, as a list; empty if no input needs one.
+    pub(crate) firsts: AtHand,
 }
 
 /// A state that an op could lead to; ordered by its bound, ties by cost and the order of generation.
@@ -55,7 +62,7 @@ pub(crate) struct Candidate {
     pub(crate) cost: u64,
     /// The index of the predecessor state.
     pub(crate) before: usize,
-    pub(crate) way: usize,
+    pub(crate) choice: Choice,
     /// The interned availability of the values that are not operands.
     pub(crate) passed: u32,
     /// The interned availability of the operands.
@@ -113,7 +120,7 @@ impl Frontier {
         let mut brought: [FxHashMap<(u32, u32), Brought>; 2] = Default::default();
         let mut those: Vec<Candidate> = Vec::new();
         for candidate in candidates {
-            let Candidate { cost, before, way, .. } = *candidate;
+            let Candidate { cost, before, choice, .. } = *candidate;
             if !seen.insert((candidate.passed, candidate.made)) {
                 continue;
             }
@@ -145,7 +152,7 @@ impl Frontier {
             }
             those.push(*candidate);
             let live = merged(passed.of(candidate.passed), made.of(candidate.made));
-            kept.push(Reached { live, cost, decided: Decided { before, way: Some(way) } });
+            kept.push(Reached { live, cost, decided: Decided { before, choice: Some(choice) } });
         }
         cheapest_first(&mut kept);
         (kept, None)
