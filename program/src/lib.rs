@@ -60,6 +60,7 @@ mod one_rank;
 mod program;
 mod rates;
 mod repeat;
+mod replication;
 mod report;
 pub mod schedule;
 mod shard_map;
@@ -72,9 +73,10 @@ pub use graph::{Graph, ValueId};
 pub use meshes::Meshes;
 pub use program::{Program, RedistributionRef, Statement, Value};
 pub use rates::ComputeRates;
+pub use replication::Replication;
 pub use report::{
     CommCost, CommScope, Note, Pass, Peak, PerPass, RedistributionReport, Report, StepReport, ValueClass,
     ValueReport,
 };
 pub use reshard_sharding::ErrorKind;
-pub use shard_map::{DimSlices, LocalType, ShardMap, ShardMapValue};
+pub use shard_map::{DimSlices, ShardMap, ShardMapValue};

@@ -21,34 +21,15 @@ use reshard_sharding::internal::{AxisCut, DimCut};
 use reshard_sharding::{Mesh, PartialAxis, Placement, ReduceOp, Sharding, ShardingType, SubAxis};
 
 use crate::Error;
+use crate::replication::Replication;
 
-/// The placement of a value along an axis.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Along {
-    /// Replicas used for different work: `R`.
-    Different,
-    /// Replicas used for the same work: `I`.
-    Same,
-    /// Partial values of a sum: `P`.
-    Terms,
-    /// A shard.
-    Cut(Placement),
-}
+/// The placement of a value along an axis: replication, or the placement of its shards.
+pub(crate) type Along = Replication<Placement>;
 
 /// Placements along some axes of a mesh, by axis number, sorted.
 pub(crate) type Partly = Vec<(usize, Along)>;
 
 impl Along {
-    /// Returns the placement of the gradient.
-    fn dual(&self) -> Along {
-        match self {
-            Along::Different => Along::Terms,
-            Along::Same => Along::Same,
-            Along::Terms => Along::Different,
-            Along::Cut(placement) => Along::Cut(placement.clone()),
-        }
-    }
-
     /// Returns a sharding with this placement along an axis, and the same along all others.
     fn of_sharding(&self, is: &Sharding, axis: usize) -> Option<Sharding> {
         let size = is.mesh().axes().get(axis)?.size();
@@ -69,11 +50,11 @@ impl Along {
             }
         }
         let own = match self {
-            Along::Cut(placement) => {
+            Along::Varying(placement) => {
                 let (dim, cut) = placement.cut(size)?;
                 (dim < is.shape().len()).then_some(Some(AxisCut { dim, sub, cut }))?
             }
-            Along::Different | Along::Same | Along::Terms => None,
+            Along::Replicated | Along::Invariant | Along::Partial => None,
         };
         // If this axis shards the dim again, divide the blocks of the other axes among its parts.
         if let Some(own) = own.as_ref().filter(|own| own.cut.is_chunks() && own.cut.pieces() == 1) {
@@ -85,7 +66,7 @@ impl Along {
             }
         }
         let terms = is.partial().iter().copied().filter(|p| p.sub.axis != axis);
-        let own_terms = (*self == Along::Terms).then_some(PartialAxis { sub, op: ReduceOp::Sum });
+        let own_terms = (*self == Along::Partial).then_some(PartialAxis { sub, op: ReduceOp::Sum });
         let cuts = own.into_iter().chain(kept).collect();
         Sharding::from_cuts(is.mesh(), is.shape(), cuts, terms.chain(own_terms).collect()).ok()
     }
@@ -95,7 +76,7 @@ impl Along {
         let value = self.of_sharding(&is.value, axis)?;
         let gradient = match &is.gradient {
             None => None,
-            Some(gradient) => Some(self.dual().of_sharding(gradient, axis)?),
+            Some(gradient) => Some(self.clone().gradient().of_sharding(gradient, axis)?),
         };
         Some(ShardingType { value, gradient })
     }
@@ -135,11 +116,9 @@ pub(crate) fn whole(partly: &[(usize, Along)], mesh: &Mesh, shape: &[usize]) -> 
 
 impl fmt::Display for Along {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Along::Different => f.write_str("R"),
-            Along::Same => f.write_str("I"),
-            Along::Terms => f.write_str("P"),
-            Along::Cut(placement) => placement.fmt(f),
+        match self.varying() {
+            Some(placement) => placement.fmt(f),
+            None => f.write_str(self.letter()),
         }
     }
 }
@@ -150,11 +129,11 @@ impl FromStr for Along {
     fn from_str(text: &str) -> Result<Along, Error> {
         let text = text.trim();
         if text == "I" {
-            return Ok(Along::Same);
+            return Ok(Along::Invariant);
         }
         match text.parse::<Placement>()? {
-            Placement::Replicate => Ok(Along::Different),
-            Placement::Partial(ReduceOp::Sum) => Ok(Along::Terms),
+            Placement::Replicate => Ok(Along::Replicated),
+            Placement::Partial(ReduceOp::Sum) => Ok(Along::Partial),
             Placement::Partial(op) => Err(Error::Graph {
                 reason: format!(
                     "P({op}) is not valid along a single axis; use R, I, P, or a shard such as S(0)"
@@ -163,7 +142,7 @@ impl FromStr for Along {
             cut @ (Placement::Shard(_)
             | Placement::StridedShard { .. }
             | Placement::Ragged { .. }
-            | Placement::Custom { .. }) => Ok(Along::Cut(cut)),
+            | Placement::Custom { .. }) => Ok(Along::Varying(cut)),
         }
     }
 }

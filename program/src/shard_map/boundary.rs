@@ -29,13 +29,13 @@ impl ShardMap<'_> {
 
     pub(super) fn word(&self, name: &str, axis: usize, text: &str) -> Result<Along, Error> {
         match text.parse::<Along>()? {
-            Along::Cut(Placement::Shard(dim)) => Ok(Along::Cut(Placement::Shard(dim))),
-            Along::Cut(other) if Slicing::of(&other).is_some() => Ok(Along::Cut(other)),
-            Along::Cut(other) => refused(format!(
+            Along::Varying(Placement::Shard(dim)) => Ok(Along::Varying(Placement::Shard(dim))),
+            Along::Varying(other) if Slicing::of(&other).is_some() => Ok(Along::Varying(other)),
+            Along::Varying(other) => refused(format!(
                 "`{name}` is {other} along {}, which `local` does not support; redistribute it outside to a shard S(0), Z(0), SS(0,2) or RG(0,[..])",
                 self.axis_name(axis)
             )),
-            other @ (Along::Different | Along::Same | Along::Terms) => Ok(other),
+            other @ (Along::Replicated | Along::Invariant | Along::Partial) => Ok(other),
         }
     }
 
@@ -69,7 +69,7 @@ impl ShardMap<'_> {
         let mut moved: Partly = Partly::new();
         for (axis, along) in in_order(words.to_vec()) {
             let along = match along {
-                Along::Cut(placement) => {
+                Along::Varying(placement) => {
                     let dim = placement.dim().unwrap_or_default();
                     let Some(by) = cuts.get_mut(dim) else {
                         return refused(format!(
@@ -80,9 +80,9 @@ impl ShardMap<'_> {
                         ));
                     };
                     by.push(axis);
-                    Along::Cut(placement.with_dim(before + dim))
+                    Along::Varying(placement.with_dim(before + dim))
                 }
-                other @ (Along::Different | Along::Same | Along::Terms) => other,
+                other @ (Along::Replicated | Along::Invariant | Along::Partial) => other,
             };
             moved.push((axis, along));
         }
@@ -104,10 +104,10 @@ impl ShardMap<'_> {
         let mut kinds = value.kinds.clone();
         for (axis, along) in words {
             let kind = match along {
-                Along::Different => Kind::Different,
-                Along::Same => Kind::Same,
-                Along::Terms => Kind::Terms,
-                Along::Cut(placement) => origin(placement.dim()),
+                Along::Replicated => Kind::Replicated,
+                Along::Invariant => Kind::Invariant,
+                Along::Partial => Kind::Partial,
+                Along::Varying(placement) => origin(placement.dim()),
             };
             kinds.push((*axis, kind));
         }
@@ -146,7 +146,7 @@ impl ShardMap<'_> {
             let others = of.along().into_iter().filter(|(axis, _)| !moved.iter().any(|(m, _)| m == axis));
             let all = in_order(others.chain(moved.iter().cloned()).collect());
             let placed = |(axis, along): (usize, Along)| match (along, cut(axis)) {
-                (Along::Cut(_), Some(dim)) => (axis, Along::Cut(Placement::Shard(dim))),
+                (Along::Varying(_), Some(dim)) => (axis, Along::Varying(Placement::Shard(dim))),
                 (other, _) => (axis, other),
             };
             all.into_iter().map(placed).collect()
@@ -180,7 +180,7 @@ impl ShardMap<'_> {
         let left = self.leave(value, &words, called)?;
         // A value used for the same work on all coordinates stays invariant where replicas are declared.
         let kept = |(axis, claim): (usize, Along)| match (value.kind(axis), &claim) {
-            (Some(Kind::Same), Along::Different) => (axis, Along::Same),
+            (Some(Kind::Invariant), Along::Replicated) => (axis, Along::Invariant),
             _ => (axis, claim),
         };
         let mut said: Partly = words.into_iter().map(kept).collect();
@@ -201,11 +201,11 @@ impl ShardMap<'_> {
         };
         let (name, at) = (called, self.axis_name(axis));
         let reason = match (kind, claim) {
-            (Kind::Varying(_), Along::Cut(_) | Along::Terms)
-            | (Kind::Different, Along::Different)
-            | (Kind::Same, Along::Same | Along::Different)
-            | (Kind::Terms, Along::Terms) => return Ok(()),
-            (Kind::Varying(from), Along::Different | Along::Same) => match from {
+            (Kind::Varying(_), Along::Varying(_) | Along::Partial)
+            | (Kind::Replicated, Along::Replicated)
+            | (Kind::Invariant, Along::Invariant | Along::Replicated)
+            | (Kind::Partial, Along::Partial) => return Ok(()),
+            (Kind::Varying(from), Along::Replicated | Along::Invariant) => match from {
                 Some(Origin::Sum(what)) => format!(
                     "`{name}` varies over {at} but is declared {claim}: {what} sums a dim that {at} shards; declare P, or all_reduce it"
                 ),
@@ -216,20 +216,20 @@ impl ShardMap<'_> {
                     "`{name}` varies over {at} but is declared {claim}; declare P if the coordinates have partial sums, or S(d) if they have parts of dim d"
                 ),
             },
-            (Kind::Different | Kind::Same, Along::Terms) => format!(
+            (Kind::Replicated | Kind::Invariant, Along::Partial) => format!(
                 "`{name}` is the same on all of {at} but is declared P: its sum would count it {} times; declare {}",
                 self.size(axis),
                 kind.letter()
             ),
-            (Kind::Different | Kind::Same, Along::Cut(_)) => format!(
+            (Kind::Replicated | Kind::Invariant, Along::Varying(_)) => format!(
                 "`{name}` is the same on all of {at} but is declared {claim}, which would repeat it {} times; declare {}, or convert it to {claim} inside",
                 self.size(axis),
                 kind.letter()
             ),
-            (Kind::Different, Along::Same) => format!(
+            (Kind::Replicated, Along::Invariant) => format!(
                 "`{name}` is R along {at} but is declared I: coordinates do different work with it, so its gradient is partial; declare R, or convert it to I inside"
             ),
-            (Kind::Terms, Along::Different | Along::Same | Along::Cut(_)) => format!(
+            (Kind::Partial, Along::Replicated | Along::Invariant | Along::Varying(_)) => format!(
                 "`{name}` is partial over {at} but is declared {claim}: no coordinate has the sum; declare P, or convert it to {claim} inside"
             ),
         };
@@ -251,14 +251,14 @@ impl ShardMap<'_> {
             return self.leave_sliced(&left, first, &rest, called);
         }
         let summed: Vec<usize> =
-            words.iter().filter(|(_, claim)| *claim == Along::Terms).map(|(axis, _)| *axis).collect();
+            words.iter().filter(|(_, claim)| *claim == Along::Partial).map(|(axis, _)| *axis).collect();
         let mut local = self.summed(value, &summed)?;
         // The axes that shard each dim, outermost first: in the order of the mesh.
         let (sorted, varies) = (in_order(words.to_vec()), local.varies());
         let shape = self.shape(&local).to_vec();
         let mut cuts: Vec<Vec<usize>> = vec![Vec::new(); shape.len()];
         for (axis, claim) in &sorted {
-            let Along::Cut(placement) = claim else { continue };
+            let Along::Varying(placement) = claim else { continue };
             let dim = placement.dim().unwrap_or_default();
             match cuts.get_mut(dim) {
                 Some(by) => by.push(*axis),
@@ -308,7 +308,7 @@ impl ShardMap<'_> {
         }
         let placed = |at: &[(usize, usize)]| -> Partly {
             let of = |(axis, along): (usize, Along)| match at.iter().find(|(known, _)| *known == axis) {
-                Some((_, dim)) => (axis, Along::Cut(Placement::Shard(*dim))),
+                Some((_, dim)) => (axis, Along::Varying(Placement::Shard(*dim))),
                 None => (axis, along),
             };
             local.along().into_iter().map(of).collect()
@@ -335,7 +335,7 @@ impl ShardMap<'_> {
         }
         let dims: Vec<usize> = (0..varies.len()).filter(|&i| own.contains(&varies[i])).collect();
         let kinds = (value.kinds.iter())
-            .map(|(axis, kind)| (*axis, if own.contains(axis) { Kind::Terms } else { kind.clone() }));
+            .map(|(axis, kind)| (*axis, if own.contains(axis) { Kind::Partial } else { kind.clone() }));
         let sum = OpCall::new("sum").with("dims", numbers(&dims));
         let made = self.reshaped(&sum, value, kinds.collect(), None)?;
         self.by(Some(&made.value), [value, &made].into_iter());

@@ -71,7 +71,7 @@ impl ShardMap<'_> {
     ) -> Result<ShardMapValue, Error> {
         let axis = self.axis(axis)?;
         let to = self.replicas("all_reduce", axis, to)?;
-        self.between(value, axis, &Along::Terms, to, name)
+        self.between(value, axis, &Along::Partial, to, name)
     }
 
     /// Gathers the slices of all coordinates of an axis along a dim, on all of them.
@@ -141,7 +141,7 @@ impl ShardMap<'_> {
         name: Option<&str>,
     ) -> Result<ShardMapValue, Error> {
         let axis = self.axis(axis)?;
-        self.between(value, axis, &Along::Terms, parts.along(), name)
+        self.between(value, axis, &Along::Partial, parts.along(), name)
     }
 
     /// Exchanges slices: splits one dim among the coordinates of an axis, and concatenates another.
@@ -220,10 +220,10 @@ impl ShardMap<'_> {
         name: Option<&str>,
     ) -> Result<ShardMapValue, Error> {
         let from = match value.kind(axis) {
-            Some(Kind::Different) => Along::Different,
-            Some(Kind::Same) => Along::Same,
-            Some(Kind::Terms) => Along::Terms,
-            Some(Kind::Varying(_)) if to == Along::Terms => {
+            Some(Kind::Replicated) => Along::Replicated,
+            Some(Kind::Invariant) => Along::Invariant,
+            Some(Kind::Partial) => Along::Partial,
+            Some(Kind::Varying(_)) if to == Along::Partial => {
                 let made = self.summed(value, &[axis])?;
                 return Ok(made);
             }
@@ -258,9 +258,9 @@ impl ShardMap<'_> {
         };
         let mut made = value.clone();
         let wanted = |made: &ShardMapValue, axis: usize, along: &Along| match (made.kind(axis), along) {
-            (Some(Kind::Different), Along::Different)
-            | (Some(Kind::Same), Along::Same)
-            | (Some(Kind::Terms), Along::Terms) => false,
+            (Some(Kind::Replicated), Along::Replicated)
+            | (Some(Kind::Invariant), Along::Invariant)
+            | (Some(Kind::Partial), Along::Partial) => false,
             (Some(_) | None, _) => true,
         };
         for (axis, along) in words {
@@ -296,7 +296,7 @@ impl ShardMap<'_> {
         if by == 0 {
             return Ok(value.clone());
         }
-        let rolled = Along::Cut(Placement::rolled(at, by as usize));
+        let rolled = Along::Varying(Placement::rolled(at, by as usize));
         let at_hand = self.name(None);
         let moved = self.graph.moved_along(value.value, &at_hand, vec![(axis, rolled.clone())], self.wire)?;
         let roll =
@@ -323,7 +323,7 @@ impl ShardMap<'_> {
             self.emit(&OpCall::new("arange").with("size", size), &[], &name.into_iter().collect::<Vec<_>>())?;
         self.graph.values[made[0].0].dtype = DType::I64;
         let kinds =
-            self.axes.iter().map(|&a| (a, if a == axis { Kind::Varying(None) } else { Kind::Different }));
+            self.axes.iter().map(|&a| (a, if a == axis { Kind::Varying(None) } else { Kind::Replicated }));
         let local = ShardMapValue { value: made[0], kinds: kinds.collect(), trained: false };
         self.by(Some(&local.value), [&local].into_iter());
         Ok(local)
@@ -331,8 +331,8 @@ impl ShardMap<'_> {
 
     fn replicas(&self, what: &str, axis: usize, text: &str) -> Result<Along, Error> {
         match self.word(what, axis, text)? {
-            to @ (Along::Different | Along::Same) => Ok(to),
-            Along::Terms | Along::Cut(_) => refused(format!("{what} gives R or I, not {text}")),
+            to @ (Along::Replicated | Along::Invariant) => Ok(to),
+            Along::Partial | Along::Varying(_) => refused(format!("{what} gives R or I, not {text}")),
         }
     }
 }

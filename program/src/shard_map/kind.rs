@@ -11,53 +11,16 @@
 //!
 //! Values without gradients combine with any type.
 
-use core::fmt;
-
 use reshard_ops::rules::{Op, OpCall, OperandPlacement};
 use reshard_sharding::ReduceOp;
 
 use crate::Error;
 use crate::notation::refused;
+use crate::replication::Replication;
 use crate::shard_map::{ShardMap, ShardMapValue};
 
-/// The local type of a value along an axis of a shard map.
-///
-/// These are the four types of spmd_types, and JAX's invariant, unreduced, reduced and varying.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LocalType {
-    /// `R`: equal on all coordinates, each of which does different work with it; its gradient is partial.
-    Replicated,
-    /// `I`: equal on all coordinates, all of which do the same work with it; so is its gradient.
-    Invariant,
-    /// `P`: partial values of a sum; its gradient is equal on all coordinates.
-    Partial,
-    /// `V`: different on each coordinate, and so is its gradient.
-    Varying,
-}
-
-impl fmt::Display for LocalType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            LocalType::Replicated => "R",
-            LocalType::Invariant => "I",
-            LocalType::Partial => "P",
-            LocalType::Varying => "V",
-        })
-    }
-}
-
-/// The same, with the origin of variation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// `R`: equal on all coordinates, each of which does different work with it.
-    Different,
-    /// `I`: equal on all coordinates, used for the same work.
-    Same,
-    /// `P`: partial values of a sum.
-    Terms,
-    /// `V`: different on each coordinate, with the origin of variation if known.
-    Varying(Option<Origin>),
-}
+/// The local type of a value along an axis: replication, with the origin of variation if known.
+pub(crate) type Kind = Replication<Option<Origin>>;
 
 /// The origin of a variation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,18 +29,6 @@ pub(crate) enum Origin {
     Dim(usize),
     /// This op sums a dim that is split over the coordinates.
     Sum(String),
-}
-
-impl Kind {
-    /// Returns the local type without the origin.
-    pub(crate) fn letter(&self) -> LocalType {
-        match self {
-            Kind::Different => LocalType::Replicated,
-            Kind::Same => LocalType::Invariant,
-            Kind::Terms => LocalType::Partial,
-            Kind::Varying(_) => LocalType::Varying,
-        }
-    }
 }
 
 impl ShardMap<'_> {
@@ -104,15 +55,17 @@ impl ShardMap<'_> {
             };
             inputs.iter().zip(&kinds).map(text).collect::<Vec<_>>().join(" and ")
         };
-        if has(&Kind::Same) && !trained().all(|kind| *kind == Kind::Same) || varies && has(&Kind::Same) {
-            let same = inputs.iter().zip(&kinds).find(|(v, kind)| v.trained && ***kind == Kind::Same);
+        if has(&Kind::Invariant) && !trained().all(|kind| *kind == Kind::Invariant)
+            || varies && has(&Kind::Invariant)
+        {
+            let same = inputs.iter().zip(&kinds).find(|(v, kind)| v.trained && ***kind == Kind::Invariant);
             let same = same.map_or("it", |(v, _)| self.shown(v.value));
             return refused(format!(
                 "{call}: along {name} {}, and an invariant operand (I) cannot be combined with others; convert {same} to R and use the result",
                 texts()
             ));
         }
-        let terms = kinds.iter().any(|kind| **kind == Kind::Terms);
+        let terms = kinds.iter().any(|kind| **kind == Kind::Partial);
         if varies && terms {
             return refused(format!(
                 "{call}: along {name} {}, and partial (P) and varying (V) operands cannot be combined; all_reduce the partial one, or convert the varying one to P",
@@ -130,11 +83,13 @@ impl ShardMap<'_> {
                 ),
             });
         }
-        Ok(all(if has(&Kind::Same) || (!inputs.is_empty() && kinds.iter().all(|k| **k == Kind::Same)) {
-            Kind::Same
-        } else {
-            Kind::Different
-        }))
+        Ok(all(
+            if has(&Kind::Invariant) || (!inputs.is_empty() && kinds.iter().all(|k| **k == Kind::Invariant)) {
+                Kind::Invariant
+            } else {
+                Kind::Replicated
+            },
+        ))
     }
 }
 
@@ -142,16 +97,16 @@ impl ShardMap<'_> {
 fn passed(op: &Op, kinds: &[&Kind]) -> Option<Vec<Kind>> {
     let sum = OperandPlacement::Partial(ReduceOp::Sum);
     if op.is_view() {
-        return Some(vec![Kind::Terms]);
+        return Some(vec![Kind::Partial]);
     }
     let fits = |(part, kind): (&OperandPlacement, &&Kind)| match kind {
-        Kind::Terms => *part == sum,
-        Kind::Different | Kind::Same | Kind::Varying(_) => *part == OperandPlacement::Replicate,
+        Kind::Partial => *part == sum,
+        Kind::Replicated | Kind::Invariant | Kind::Varying(_) => *part == OperandPlacement::Replicate,
     };
     let row = op.strategies().into_iter().find(|row| row.inputs.iter().zip(kinds).all(fits))?;
     let made = row.outputs.iter().map(|part| match part {
-        part if *part == sum => Some(Kind::Terms),
-        OperandPlacement::Replicate => Some(Kind::Different),
+        part if *part == sum => Some(Kind::Partial),
+        OperandPlacement::Replicate => Some(Kind::Replicated),
         OperandPlacement::Partial(_)
         | OperandPlacement::Factor(_)
         | OperandPlacement::Rest
@@ -167,7 +122,7 @@ fn passed(op: &Op, kinds: &[&Kind]) -> Option<Vec<Kind>> {
 fn varied(call: &OpCall, op: &Op, kinds: &[&Kind]) -> Vec<Kind> {
     let lost = kinds.iter().find_map(|kind| match kind {
         Kind::Varying(Some(Origin::Sum(what))) => Some(Origin::Sum(what.clone())),
-        Kind::Varying(_) | Kind::Different | Kind::Same | Kind::Terms => None,
+        Kind::Varying(_) | Kind::Replicated | Kind::Invariant | Kind::Partial => None,
     });
     if lost.is_some() {
         return vec![Kind::Varying(lost); op.outputs().len()];
@@ -175,7 +130,7 @@ fn varied(call: &OpCall, op: &Op, kinds: &[&Kind]) -> Vec<Kind> {
     let fits = |(part, kind): (&OperandPlacement, &&Kind)| match kind {
         Kind::Varying(Some(Origin::Dim(d))) => matches!(part, OperandPlacement::Dim { dim, .. } if dim == d),
         Kind::Varying(_) => false,
-        Kind::Different | Kind::Same | Kind::Terms => *part == OperandPlacement::Replicate,
+        Kind::Replicated | Kind::Invariant | Kind::Partial => *part == OperandPlacement::Replicate,
     };
     let row = op.strategies().into_iter().find(|row| row.inputs.iter().zip(kinds).all(fits));
     let Some(row) = row else { return vec![Kind::Varying(None); op.outputs().len()] };

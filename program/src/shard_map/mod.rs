@@ -37,11 +37,11 @@ use reshard_sharding::Placement;
 use crate::Error;
 use crate::decompose::{Apart, body_of};
 use crate::graph::{Graph, ValueId};
-use crate::local_type::{Along, Partly, in_order};
+use crate::local_type::{Partly, in_order};
 use crate::notation::refused;
+use crate::replication::Replication;
 use crate::shard_map::kind::{Kind, Origin};
 
-pub use kind::LocalType;
 pub use slices::DimSlices;
 pub(crate) use text::{Regions, begins};
 
@@ -63,26 +63,14 @@ impl ShardMapValue {
 
     /// Returns the axes along which it varies, in order.
     fn varies(&self) -> Vec<usize> {
-        self.kinds
-            .iter()
-            .filter(|(_, kind)| matches!(kind, Kind::Varying(_)))
-            .map(|(axis, _)| *axis)
-            .collect()
+        self.kinds.iter().filter(|(_, kind)| kind.varying().is_some()).map(|(axis, _)| *axis).collect()
     }
 
     /// Returns its placement in the graph along each axis.
     fn along(&self) -> Partly {
         let varies = self.varies();
         let dim = |axis: &usize| varies.iter().position(|v| v == axis).unwrap_or_default();
-        let of = |(axis, kind): &(usize, Kind)| {
-            let along = match kind {
-                Kind::Different => Along::Different,
-                Kind::Same => Along::Same,
-                Kind::Terms => Along::Terms,
-                Kind::Varying(_) => Along::Cut(Placement::Shard(dim(axis))),
-            };
-            (*axis, along)
-        };
+        let of = |(axis, kind): &(usize, Kind)| (*axis, kind.clone().map(|_| Placement::Shard(dim(axis))));
         in_order(self.kinds.iter().map(of).collect())
     }
 }
@@ -214,10 +202,10 @@ impl<'g> ShardMap<'g> {
     ///
     /// Returns an error for an axis along which the shard map is global, and for a value of another shard
     /// map.
-    pub fn local_type(&self, value: &ShardMapValue, axis: &str) -> Result<LocalType, Error> {
+    pub fn local_type(&self, value: &ShardMapValue, axis: &str) -> Result<Replication, Error> {
         let axis = self.axis(axis)?;
         match value.kind(axis) {
-            Some(kind) => Ok(kind.letter()),
+            Some(kind) => Ok(kind.clone().map(drop)),
             None => refused(format!("`{}` belongs to another shard map", self.shown(value.value))),
         }
     }

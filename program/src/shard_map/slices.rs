@@ -57,7 +57,7 @@ impl DimSlices {
     }
 
     pub(super) fn along(self) -> Along {
-        Along::Cut(self.slicing.as_ref().map_or(Placement::Shard(self.dim), |how| how.placed(self.dim)))
+        Along::Varying(self.slicing.as_ref().map_or(Placement::Shard(self.dim), |how| how.placed(self.dim)))
     }
 }
 
@@ -154,8 +154,8 @@ impl Slicing {
 /// Returns the first sliced axis with its slicing and dim, and the other axes.
 pub(super) fn sliced(words: &[(usize, Along)]) -> Option<((usize, Slicing, usize), Partly)> {
     let found = words.iter().enumerate().find_map(|(i, (axis, along))| match along {
-        Along::Cut(placement) => Some((i, (*axis, Slicing::of(placement)?, placement.dim()?))),
-        Along::Different | Along::Same | Along::Terms => None,
+        Along::Varying(placement) => Some((i, (*axis, Slicing::of(placement)?, placement.dim()?))),
+        Along::Replicated | Along::Invariant | Along::Partial => None,
     });
     let (at, first) = found?;
     Some((first, words.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, word)| word.clone()).collect()))
@@ -191,7 +191,7 @@ impl ShardMap<'_> {
             ));
         }
         let at_hand = self.name(None);
-        let lies = Along::Cut(how.placed(before + dim));
+        let lies = Along::Varying(how.placed(before + dim));
         let moved = self.graph.moved_along(value.value, &at_hand, vec![(axis, lies.clone())], self.wire)?;
         let mut local = value.clone();
         local.kinds.push((axis, origin(Some(dim))));
@@ -232,7 +232,7 @@ impl ShardMap<'_> {
         let join = how.call("join_shards", before + dim, at.unwrap_or_default());
         left.value = self.emit(&join, &[value.value], &[])?[0];
         let mut made = left.along();
-        made.push((axis, Along::Cut(how.placed(before + dim))));
+        made.push((axis, Along::Varying(how.placed(before + dim))));
         self.graph.strategy_along(left.value, vec![value.along(), in_order(made)]);
         Ok(left)
     }
@@ -284,7 +284,7 @@ impl ShardMap<'_> {
             ));
         }
         let sent = Slicing::Ragged(sizes);
-        self.claims(value, axis, &Along::Cut(sent.placed(dim)), &called)?;
+        self.claims(value, axis, &Along::Varying(sent.placed(dim)), &called)?;
         let left = self.leave_sliced(value, (axis, sent, dim), &[], &called)?;
         self.enter_sliced(&left, (axis, Slicing::Counts { counts, room }, dim), &[], name)
     }
@@ -304,8 +304,8 @@ impl ShardMap<'_> {
             ));
         }
         let same = |(_, along): &&(usize, Along)| match along {
-            Along::Cut(other) => other.dim() == Some(dim),
-            Along::Different | Along::Same | Along::Terms => false,
+            Along::Varying(other) => other.dim() == Some(dim),
+            Along::Replicated | Along::Invariant | Along::Partial => false,
         };
         match others.iter().find(same) {
             Some((other, _)) => refused(format!(

@@ -16,7 +16,7 @@ use ndarray::ArrayD;
 use reshard_kernels::DType;
 use reshard_ops::gradients::Gradient;
 use reshard_ops::rules::{OpCall, OpTable};
-use reshard_program::{Graph, LocalType};
+use reshard_program::{Graph, Replication};
 use reshard_reference::run;
 use reshard_test_support::Random;
 use serde_json::Value;
@@ -25,8 +25,8 @@ use crate::gradients::backward;
 
 type A = ArrayD<f64>;
 
-const KINDS: [LocalType; 4] =
-    [LocalType::Replicated, LocalType::Invariant, LocalType::Partial, LocalType::Varying];
+const KINDS: [Replication; 4] =
+    [Replication::Replicated, Replication::Invariant, Replication::Partial, Replication::Varying(())];
 
 /// An op of each class, and the shapes on which it is called.
 const CALLS: &[(&str, &[&[usize]])] = &[
@@ -90,35 +90,35 @@ struct Held {
 }
 
 impl Held {
-    fn of(kind: LocalType, shape: &[usize], ranks: usize, r: &mut Random) -> Held {
+    fn of(kind: Replication, shape: &[usize], ranks: usize, r: &mut Random) -> Held {
         let parts: Vec<A> = match kind {
-            LocalType::Replicated | LocalType::Invariant => vec![some(shape, r); ranks],
-            LocalType::Partial | LocalType::Varying => (0..ranks).map(|_| some(shape, r)).collect(),
+            Replication::Replicated | Replication::Invariant => vec![some(shape, r); ranks],
+            Replication::Partial | Replication::Varying(()) => (0..ranks).map(|_| some(shape, r)).collect(),
         };
         let meant = match kind {
-            LocalType::Partial => vec![sum(&parts); ranks],
-            LocalType::Replicated | LocalType::Invariant | LocalType::Varying => parts.clone(),
+            Replication::Partial => vec![sum(&parts); ranks],
+            Replication::Replicated | Replication::Invariant | Replication::Varying(()) => parts.clone(),
         };
         Held { parts, meant }
     }
 }
 
 /// Checks that parts are of a kind and represent this value.
-fn are(kind: LocalType, parts: &[A], meant: &[A]) -> bool {
+fn are(kind: Replication, parts: &[A], meant: &[A]) -> bool {
     match kind {
-        LocalType::Partial => near(&sum(parts), &meant[0]),
-        LocalType::Replicated | LocalType::Invariant | LocalType::Varying => {
+        Replication::Partial => near(&sum(parts), &meant[0]),
+        Replication::Replicated | Replication::Invariant | Replication::Varying(()) => {
             parts.iter().zip(meant).all(|(a, b)| near(a, b))
         }
     }
 }
 
 /// The kind of the gradient of a value.
-fn dual(kind: LocalType) -> LocalType {
+fn dual(kind: Replication) -> Replication {
     match kind {
-        LocalType::Replicated => LocalType::Partial,
-        LocalType::Partial => LocalType::Replicated,
-        LocalType::Invariant | LocalType::Varying => kind,
+        Replication::Replicated => Replication::Partial,
+        Replication::Partial => Replication::Replicated,
+        Replication::Invariant | Replication::Varying(()) => kind,
     }
 }
 
@@ -141,14 +141,15 @@ impl Op<'_> {
     }
 
     /// Checks that on `ranks` ranks an op makes this kind from these, and gradients of their kinds.
-    fn is_sound(&self, kinds: &[LocalType], made: LocalType, ranks: usize) -> bool {
-        let varies = kinds.contains(&LocalType::Varying);
+    fn is_sound(&self, kinds: &[Replication], made: Replication, ranks: usize) -> bool {
+        let varies = kinds.contains(&Replication::Varying(()));
         let mut r = Random(7);
-        varies == (made == LocalType::Varying) && (0..2).all(|_| self.is_right(kinds, made, ranks, &mut r))
+        varies == (made == Replication::Varying(()))
+            && (0..2).all(|_| self.is_right(kinds, made, ranks, &mut r))
     }
 
-    fn is_right(&self, kinds: &[LocalType], made: LocalType, ranks: usize, r: &mut Random) -> bool {
-        let varies = kinds.contains(&LocalType::Varying);
+    fn is_right(&self, kinds: &[Replication], made: Replication, ranks: usize, r: &mut Random) -> bool {
+        let varies = kinds.contains(&Replication::Varying(()));
         let inputs: Vec<Held> =
             kinds.iter().zip(self.shapes).map(|(kind, shape)| Held::of(*kind, shape, ranks, r)).collect();
         let own: Vec<Vec<A>> =
@@ -168,7 +169,7 @@ impl Op<'_> {
         kinds.iter().enumerate().all(|(i, kind)| {
             let of = |list: &[Vec<A>]| list.iter().map(|x| x[i].clone()).collect::<Vec<A>>();
             // A value that all ranks share next to a varying one gets the gradients of all of them.
-            let shared = varies && *kind != LocalType::Varying;
+            let shared = varies && *kind != Replication::Varying(());
             let meant = if shared { vec![sum(&of(&whole)); ranks] } else { of(&whole) };
             are(dual(*kind), &of(&own), &meant)
         })
@@ -176,22 +177,22 @@ impl Op<'_> {
 }
 
 /// All combinations of kinds of `values` values.
-fn every(values: usize) -> impl Iterator<Item = Vec<LocalType>> {
+fn every(values: usize) -> impl Iterator<Item = Vec<Replication>> {
     (0..4usize.pow(values as u32))
         .map(move |n| (0..values as u32).map(|i| KINDS[n / 4usize.pow(i) % 4]).collect())
 }
 
 /// Returns the kind that a region infers for an op of these; `None` if it rejects them.
-fn accepted(call: &str, shapes: &[&[usize]], kinds: &[LocalType], ranks: usize) -> Option<LocalType> {
+fn accepted(call: &str, shapes: &[&[usize]], kinds: &[Replication], ranks: usize) -> Option<Replication> {
     let mut graph: Graph = format!("mesh x={ranks}").parse().unwrap();
     let inputs: Vec<_> = (shapes.iter().zip(kinds).enumerate())
         .map(|(i, (shape, kind))| {
             // A varying value is a shard of a tensor that is larger by the number of ranks.
             let (is, first) = match kind {
-                LocalType::Varying => ("S(0)", ranks),
-                LocalType::Replicated => ("R", 1),
-                LocalType::Invariant => ("I", 1),
-                LocalType::Partial => ("P", 1),
+                Replication::Varying(()) => ("S(0)", ranks),
+                Replication::Replicated => ("R", 1),
+                Replication::Invariant => ("I", 1),
+                Replication::Partial => ("P", 1),
             };
             let mut shape = shape.to_vec();
             shape[0] *= first;
@@ -208,14 +209,14 @@ fn accepted(call: &str, shapes: &[&[usize]], kinds: &[LocalType], ranks: usize) 
 }
 
 /// The kinds that an op makes correctly, on 2 and on 3 ranks.
-fn sound(table: &OpTable, call: &str, shapes: &[&[usize]], kinds: &[LocalType]) -> Vec<LocalType> {
+fn sound(table: &OpTable, call: &str, shapes: &[&[usize]], kinds: &[Replication]) -> Vec<Replication> {
     let parsed: OpCall = call.parse().unwrap();
     let gradient = table.gradient(&parsed, shapes).unwrap();
     let op = Op { table, call: &parsed, shapes, gradient };
     KINDS.into_iter().filter(|made| [2, 3].iter().all(|&ranks| op.is_sound(kinds, *made, ranks))).collect()
 }
 
-fn words(kinds: &[LocalType]) -> String {
+fn words(kinds: &[Replication]) -> String {
     kinds.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
@@ -227,7 +228,7 @@ fn a_region_takes_all_that_is_right_and_nothing_else() {
         for kinds in every(shapes.len()) {
             let right = sound(&table, call, shapes, &kinds);
             for ranks in [2, 3] {
-                let said: Vec<LocalType> = accepted(call, shapes, &kinds, ranks).into_iter().collect();
+                let said: Vec<Replication> = accepted(call, shapes, &kinds, ranks).into_iter().collect();
                 if said != right {
                     wrong.push(format!(
                         "{call}({}) on {ranks}: {} and right are {}",
@@ -264,7 +265,7 @@ fn what_spmd_types_takes_and_refuses_a_region_does() {
         let shapes: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
         let words = fact["ins"].as_array().unwrap().iter().map(|word| kind(word.as_str().unwrap()));
         // A shard of a dim is not a value of a region.
-        let Some(kinds) = words.collect::<Option<Vec<LocalType>>>() else { continue };
+        let Some(kinds) = words.collect::<Option<Vec<Replication>>>() else { continue };
         let theirs = kind(fact["out"].as_str().unwrap());
         let ours = accepted(call, &shapes, &kinds, 2);
         assert_eq!(ours, accepted(call, &shapes, &kinds, 3), "{line}");
