@@ -12,7 +12,7 @@ use core::str::FromStr;
 
 use crate::Error;
 
-/// How the ranks along an axis hold a value; `V` says how it varies, where that is known.
+/// Whether the ranks along an axis have the same value; `V` specifies how it varies, where that is known.
 ///
 /// These are the four types of spmd_types, and JAX's invariant, unreduced, reduced and varying.
 ///
@@ -88,7 +88,7 @@ impl FromStr for Replication {
         let all =
             [Replication::Replicated, Replication::Invariant, Replication::Partial, Replication::Varying(())];
         all.into_iter().find(|one| one.letter() == text.trim()).ok_or_else(|| Error::Graph {
-            reason: format!("`{text}` is no replication along an axis; use R, I, P or V"),
+            reason: format!("`{text}` is not a replication along an axis; use R, I, P or V"),
         })
     }
 }

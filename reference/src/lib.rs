@@ -30,6 +30,7 @@
 
 mod arrays;
 mod ask;
+mod certificate;
 mod done;
 mod error;
 mod narrow;
@@ -42,6 +43,7 @@ mod timed;
 mod together;
 mod training;
 
+pub use certificate::certify;
 pub use done::Did;
 pub use error::Error;
 pub use ops::{names, runs};

@@ -4,6 +4,7 @@
 //! of the table.
 
 mod again;
+mod certificates;
 mod counts;
 mod drawn;
 mod each;
