@@ -12,7 +12,7 @@ use core::str::FromStr;
 
 use crate::Error;
 
-/// Whether the ranks along an axis have the same value; `V` specifies how it varies, where that is known.
+/// The replication of a value along an axis; `V` specifies how the value varies, where that is known.
 ///
 /// These are the four types of spmd_types, and JAX's invariant, unreduced, reduced and varying.
 ///
