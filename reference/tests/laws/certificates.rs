@@ -1,4 +1,4 @@
-//! Laws of certificates: whatever the weights, no bound is above the least cost of all assignments.
+//! Certificates: whatever the weights, no bound is above the least cost of all assignments.
 
 use reshard_reference::certify;
 use reshard_test_support::{Random, Sweep};
@@ -94,7 +94,7 @@ fn no_bound_is_above_the_least_cost() {
     let counts = [near, none, refused];
     assert!(
         counts.iter().all(|n| *n > cases / 100),
-        "{counts:?} of {cases}: exact, without assignment, refused"
+        "{counts:?} of {cases}: exact, without assignment, rejected"
     );
 }
 
