@@ -148,6 +148,7 @@ impl Graph {
         let value = self.named(&like.name, like.dtype, &like.shape)?;
         self.values[value.0].pinned.clone_from(&like.pinned);
         self.values[value.0].on = like.on;
+        self.values[value.0].inner = like.inner;
         Ok(value)
     }
 
@@ -171,8 +172,10 @@ impl Graph {
                 let value = &mut self.values[v.0];
                 value.on = Some(path.mesh);
                 match like(o) {
-                    Some(known) => (value.pinned, value.dtype) = (known.pinned, known.dtype),
-                    None => value.inner = path.own > 0,
+                    Some(known) => {
+                        (value.pinned, value.dtype, value.inner) = (known.pinned, known.dtype, known.inner);
+                    }
+                    None => value.part = path.own > 0,
                 }
             }
             return Ok(made);

@@ -19,6 +19,7 @@ use reshard_sharding::ShardingType;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Error;
+use crate::backward_work::of_dtype;
 use crate::graph::{Graph, GraphStatement, ValueId};
 use crate::program::{Program, Statement};
 
@@ -222,14 +223,12 @@ impl Backward<'_> {
         let mut values = taken;
         for (called, takes, _) in body.calls() {
             let operands: Vec<ValueId> = takes.iter().map(|&v| values[v]).collect();
-            let back = match called.name() {
-                Some("cast") if called.argument("dtype").is_none() => {
-                    let to = self.program.get(inputs[0]).dtype.name().to_owned();
-                    Some(called.clone().with("dtype", Argument::Word(to)))
-                }
-                Some(_) | None => None,
-            };
-            values.extend(self.call(outputs[0], back.as_ref().unwrap_or(called), &operands)?);
+            let called = of_dtype(called, self.program.get(inputs[0]).dtype);
+            values.extend(self.call(outputs[0], &called, &operands)?);
+        }
+        let wanted: Vec<bool> = inputs.iter().map(has).collect();
+        for (v, inner) in values.iter().zip(gradient.inner_values(&wanted)) {
+            self.graph.values[v.0].inner |= inner;
         }
         for (&v, gives) in inputs.iter().zip(gradient.input_gradients()) {
             let Some(o) = gives.filter(|_| has(&v)) else { continue };

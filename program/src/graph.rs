@@ -57,6 +57,8 @@ pub(crate) struct Known {
     pub(crate) on: Option<usize>,
     /// `true` for an intermediate inside one fused op: no memory is read or written for it.
     pub(crate) inner: bool,
+    /// `true` for an intermediate of an op that is decomposed for the search, which reads it from no memory.
+    pub(crate) part: bool,
 }
 
 /// A list of statements over named values, on the meshes of one world.

@@ -46,6 +46,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod backward_work;
 mod comm_dtype;
 mod decompose;
 mod elaborate;

@@ -11,6 +11,7 @@
 //! z: S(0),R = y                          a redistribution
 //! r: R via bf16 = y                      a redistribution that sends bf16, and adds in the dtype of y
 //! e: S(0) on experts = y                 a redistribution to another mesh; without "on", types are on the first
+//! t: inner S(0),R = mul(s, c)            a value inside one kernel of a framework, never in memory
 //! gradient loss wrt w, b                 defines dw and db; without "wrt", for all inputs that have a gradient
 //! gradient other wrt w, b as e, f        defines e and f
 //! v = mm(x, w) by S(0),R; R -> S(0),R     a given strategy: the shardings of inputs and outputs
@@ -320,6 +321,14 @@ fn read(
     })
 }
 
+/// Splits `inner` from the type after it; returns `true` if it is there.
+fn inner_of(text: &str) -> (bool, &str) {
+    match text.strip_prefix("inner") {
+        Some(rest) if rest.is_empty() || rest.starts_with(' ') => (true, rest.trim_start()),
+        Some(_) | None => (false, text),
+    }
+}
+
 /// Splits a type from its communication dtype, if there is one: `S(0),R via bf16`.
 pub(crate) fn wire_of(text: &str) -> Result<(&str, Option<DType>), Error> {
     match text.split_once(" via ") {
@@ -342,12 +351,14 @@ fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> R
         (From::Call(call, operands), _) => (call, operands),
         (From::Value(from), [(name, Some(text))]) => {
             let from = scope.takes(graph, from)?;
+            let (inner, text) = inner_of(text);
             let (text, via) = wire_of(text)?;
             if let Some(along) = local_type::read(text, graph.mesh())? {
                 return graph.moved_along(from, &scope.makes(name, false), along, via).map(|_| ());
             }
             let is = read(graph, scope, name, graph.shape(from), text)?;
             let made = graph.redistribute_as(from, &scope.makes(name, false), is, via)?;
+            graph.values[made.0].inner = inner;
             return graph.constrain_letters(made, text);
         }
         (From::Value(from), _) => {
@@ -370,6 +381,8 @@ fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> R
     for (((name, _), full), (&output, &(text, via))) in
         parts.iter().zip(&names).zip(outputs.iter().zip(&said))
     {
+        let (inner, text) = inner_of(text);
+        graph.values[output.0].inner = inner;
         let (elements, text) = elements(name, text)?;
         if let Some((dtype, shape)) = elements {
             let made = graph.dtype(output);

@@ -24,6 +24,8 @@ pub struct Value {
     pub dtype: DType,
     /// The sharding of the value, and of its gradient if it has one.
     pub ty: Arc<ShardingType>,
+    /// `true` for a value inside one kernel of a framework, which is never written to memory.
+    pub inner: bool,
     /// The same along the axes of one rank, if it is known; see [`crate::one_rank`].
     pub(crate) letters: Option<Arc<ShardingType>>,
 }
@@ -277,18 +279,19 @@ impl Program {
         let is = is.into();
         let value = ValueId(self.values.len());
         self.names.insert(name.to_owned(), value);
-        self.values.push(Value { name: name.to_owned(), dtype, ty: is, letters: None });
+        self.values.push(Value { name: name.to_owned(), dtype, ty: is, inner: false, letters: None });
         value
     }
 
     /// Adds a copy of a value: `x.again`.
     pub(crate) fn copy(&mut self, of: ValueId) -> ValueId {
-        let Value { name, dtype, ty: is, letters } = self.get(of).clone();
+        let Value { name, dtype, ty: is, inner, letters } = self.get(of).clone();
         let mut name = format!("{name}.again");
         while self.names.contains_key(&name) {
             name.push('\'');
         }
         let value = self.add(&name, dtype, is);
+        self.values[value.0].inner = inner;
         self.values[value.0].letters = letters;
         value
     }
@@ -315,6 +318,7 @@ impl Program {
             let v = graph.named(&value.name, value.dtype, value.shape())?;
             graph.constrain(v, ShardingType::clone(&value.ty))?;
             graph.values[v.0].letters = value.letters.clone().filter(|_| lettered);
+            graph.values[v.0].inner = value.inner;
         }
         for item in &self.statements {
             graph.push(match item {

@@ -107,6 +107,7 @@ impl Segment<'_> {
                             program.fresh(graph.name(v), graph)
                         };
                         let value = program.add(&name, graph.dtype(v), is);
+                        program.values[value.0].inner = graph.values[v.0].inner;
                         made.push(value);
                         match pin.filter(|_| !stays) {
                             None => {
@@ -173,6 +174,9 @@ fn moved(
         (None, _) | (_, None) => None,
     };
     let to = program.add(name, source.dtype, is);
+    program.values[to.0].inner = source.inner && forward.steps().is_empty();
+    // What is sent, or copied, is in memory.
+    program.values[from.0].inner &= forward.steps().is_empty();
     program.statements.push(Statement::Redistribute { from, to, forward, backward, via: None });
     Ok(to)
 }
@@ -218,6 +222,7 @@ fn through(
         (None, _) | (_, None) => None,
     };
     let to = program.add(name, dtype, is);
+    program.values[from.0].inner = false;
     program.statements.push(Statement::Redistribute { from, to, forward, backward, via: Some(via) });
     Ok(to)
 }

@@ -48,7 +48,7 @@ impl<'a> Lane<'a> {
             program: Program::new(&graph.meshes, &graph.table),
             known: FxHashMap::default(),
             types: Types::new(&solver.planner),
-            ways: Ways::new(&solver.planner, solver.rates),
+            ways: Ways::new(&solver.planner, &graph.table, solver.rates),
         }
     }
 

@@ -207,7 +207,7 @@ fn difference(types: &Types, graph: &Graph, fix: &Fix) -> String {
 /// Results inside a decomposition have no name in the text, so they are omitted.
 fn shown(graph: &Graph, call: &OpCall, inputs: &[ValueId], outputs: &[ValueId]) -> String {
     let call = call_text(call, inputs.iter().map(|&v| graph.name(v).to_owned()));
-    if outputs.iter().any(|v| graph.values[v.0].inner) {
+    if outputs.iter().any(|v| graph.values[v.0].part) {
         return call;
     }
     let names: Vec<&str> = outputs.iter().map(|&v| graph.name(v)).collect();
@@ -256,7 +256,7 @@ fn text(
         lines.push(format!("`{copy}: {} = {}` ({})", is(to), graph.name(v), price(row)));
         copies.push((v, to, copy));
     }
-    if inputs.iter().chain(outputs).any(|v| graph.values[v.0].inner) {
+    if inputs.iter().chain(outputs).any(|v| graph.values[v.0].part) {
         // The text has the op of which this one is a part, and that one takes the copies.
         let replaced = copies.iter().map(|(v, _, copy)| format!("pass {copy} instead of {}", graph.name(*v)));
         lines.extend(replaced);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use reshard_kernels::DType;
 use reshard_ops::propagate::is_of_magnitudes;
-use reshard_ops::rules::Op;
+use reshard_ops::rules::{Op, OpCall};
 use reshard_planner::internal::go_on;
 use reshard_sharding::ShardingType;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -117,11 +117,17 @@ impl Segment<'_> {
         ways: &mut Ways,
     ) -> Result<u64, Error> {
         let facts = self.facts(program)?;
+        // Another kernel reads these.
+        for (v, _) in &facts.outside {
+            if let Some(v) = self.known.get(v) {
+                program.values[v.0].inner = false;
+            }
+        }
         let least: Vec<u64> = self
             .statements
             .iter()
             .zip(&facts.ops)
-            .map(|(s, op)| self.least(elaborator, s, op.as_ref()))
+            .map(|(s, op)| self.least(elaborator, ways, s, op.as_ref()))
             .collect();
         let (found, bound) = if elaborator.implicit_redistribution == ImplicitRedistribution::Allow {
             self.found(elaborator, types, ways, &facts, &least)?
@@ -235,10 +241,11 @@ impl Segment<'_> {
     pub(crate) fn least(
         &self,
         elaborator: &ShardingSolver,
+        ways: &mut Ways,
         statement: &GraphStatement,
         op_gradients: Option<&Flows>,
     ) -> u64 {
-        let (GraphStatement::Op { op, inputs, outputs, .. }, Some((takes, _))) = (statement, op_gradients)
+        let (GraphStatement::Op { call, op, inputs, outputs, .. }, Some((takes, _))) = (statement, op_gradients)
         else {
             return 0;
         };
@@ -248,12 +255,14 @@ impl Segment<'_> {
         let ranks = self.graph.meshes.at(self.runs_on(outputs)).size() as f64;
         let bits = |v: &ValueId| {
             let elements = self.graph.shape(*v).iter().map(|&n| n as f64).product::<f64>();
-            if self.graph.values[v.0].inner { 0.0 } else { elements * self.graph.dtype(*v).bits() as f64 }
+            if !self.is_stored(v) { 0.0 } else { elements * self.graph.dtype(*v).bits() as f64 }
         };
         let bytes = inputs.iter().chain(outputs).map(bits).sum::<f64>() / 8.0 / ranks;
         let dtypes: Vec<DType> = inputs.iter().chain(outputs).map(|v| self.graph.dtype(*v)).collect();
         let one = elaborator.rates.time_us(ways::computed(&dtypes), op.operations() / ranks, bytes as u64);
-        (one * ways::passes(takes) as f64 * 1e6) as u64
+        let back = ways.backward.of(&self.graph.table, (call, op), dtypes.into(), takes);
+        let back = back.map_or(0.0, |back| back.least_us(ranks, &elaborator.rates));
+        ((one + back) * 1e6) as u64
     }
 
     /// Searches through all statements.
@@ -343,8 +352,8 @@ impl Segment<'_> {
                 let pin = facts.pin(self.graph, types, *v);
                 Plain { outputs: smallvec![(v.0, pin)], ..Plain::default() }
             }
-            GraphStatement::Op { op, inputs, outputs, by, .. } => {
-                self.plain_op(types, ways, (facts, n), op, (inputs, outputs), by.as_deref())
+            GraphStatement::Op { call, op, inputs, outputs, by } => {
+                self.plain_op(types, ways, (facts, n), (call, op), (inputs, outputs), by.as_deref())
             }
             GraphStatement::Gradient { .. } | GraphStatement::NoGrad => Plain::default(),
         })
@@ -355,7 +364,7 @@ impl Segment<'_> {
         types: &mut Types,
         ways: &mut Ways,
         (facts, n): (&Facts, usize),
-        op: &Op,
+        (call, op): (&OpCall, &Op),
         (inputs, outputs): (&[ValueId], &[ValueId]),
         by: Option<&[Given]>,
     ) -> Plain {
@@ -378,7 +387,7 @@ impl Segment<'_> {
             Given::Whole { .. } => Partly::new(),
             Given::Along(partly) => partly.clone(),
         });
-        let on = self.runs_on(outputs);
+        let (on, trains) = (self.runs_on(outputs), input_gradients.contains(&true));
         let alone = |types: &mut Types, is: TypeId| types.sets.number(&[is]);
         let asked = Asked {
             op: op.clone(),
@@ -395,12 +404,19 @@ impl Segment<'_> {
                 along: along.collect(),
                 input_dtypes: inputs.iter().map(|&v| graph.dtype(v)).collect(),
                 output_dtypes: outputs.iter().map(|&v| graph.dtype(v)).collect(),
-                stored: inputs.iter().chain(outputs).map(|v| !graph.values[v.0].inner).collect(),
+                call: trains.then(|| call.clone()),
+                stored: inputs.iter().chain(outputs).map(|v| self.is_stored(v)).collect(),
             },
         };
         let given = given.map(|given| given[..inputs.len()].iter().map(|&is| alone(types, is)).collect());
         let question = ways.number(asked);
         Plain { question, inputs: inputs.iter().map(|v| v.0).collect(), outputs: made, given, on }
+    }
+
+    /// Returns `true` for a value that ops read from memory, or write to it.
+    fn is_stored(&self, v: &ValueId) -> bool {
+        let known = &self.graph.values[v.0];
+        !known.inner && !known.part
     }
 
     /// Returns the number of the mesh on which the op with these outputs runs.

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use reshard_kernels::DType;
 use reshard_ops::propagate::{Propagator, TypedLists, TypedStrategy, TypedStrategyQuery};
-use reshard_ops::rules::Op;
+use reshard_ops::rules::{Op, OpCall, OpTable};
 use reshard_planner::Planner;
 use reshard_sharding::{Mesh, Sharding, ShardingType};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use crate::backward_work::{BackwardWork, BackwardWorks, Local, shard};
 use crate::elaborate::at_hand::{AtHand, Sets};
 use crate::elaborate::moves::{TypeId, Types};
 use crate::local_type::{self, Partly};
@@ -53,6 +54,8 @@ pub(crate) struct OfList {
     pub(crate) along: Vec<Partly>,
     pub(crate) input_dtypes: Vec<DType>,
     pub(crate) output_dtypes: Vec<DType>,
+    /// The call, if the cost has its backward.
+    pub(crate) call: Option<OpCall>,
     /// `true` for each operand that is read from or written to memory.
     pub(crate) stored: Vec<bool>,
 }
@@ -92,7 +95,9 @@ impl Looked {
 #[derive(Debug)]
 pub(crate) struct Ways {
     propagator: Propagator,
+    table: Arc<OpTable>,
     rates: ComputeRates,
+    pub(crate) backward: BackwardWorks,
     /// All queries, by number.
     asked: FxHashMap<Arc<Asked>, u32>,
     questions: Vec<Arc<Asked>>,
@@ -104,11 +109,13 @@ pub(crate) struct Ways {
 }
 
 impl Ways {
-    pub(crate) fn new(planner: &Planner, rates: ComputeRates) -> Ways {
+    pub(crate) fn new(planner: &Planner, table: &Arc<OpTable>, rates: ComputeRates) -> Ways {
         let propagator = Propagator::new().with_planner(planner.clone());
         Ways {
             propagator,
+            table: Arc::clone(table),
             rates,
+            backward: BackwardWorks::default(),
             asked: FxHashMap::default(),
             questions: Vec::new(),
             known: FxHashMap::default(),
@@ -167,7 +174,7 @@ impl Ways {
             nonnegative: &asked.nonnegative,
         };
         let found = self.propagator.typed_once(&asked.op, mesh, &question, MOST, &mut self.lists)?;
-        let OfList { given, along, input_dtypes, output_dtypes, stored } = &asked.of_list;
+        let OfList { given, along, input_dtypes, output_dtypes, call, stored } = &asked.of_list;
         let of_list = (found.as_ptr() as usize, asked.of_list.clone());
         if let Some(known) = self.looked.get(&of_list) {
             self.known.insert(key, Arc::clone(known));
@@ -175,6 +182,11 @@ impl Ways {
         }
         let operations = asked.op.operations();
         let dtypes = [&input_dtypes[..], output_dtypes].concat();
+        let backward = call.as_ref().and_then(|call| {
+            let of = (call, &asked.op);
+            self.backward.of(&self.table, of, dtypes.as_slice().into(), &asked.input_gradients)
+        });
+        let mut back = Backward::new(backward, asked.op.inputs().len());
         let mut out = Vec::with_capacity(found.len());
         let given = shardings_of(types, given);
         for strategy in &*found {
@@ -200,8 +212,7 @@ impl Ways {
             };
             let operations = if is_view { 0.0 } else { operations * strategy.work_fraction };
             let one = self.rates.time_us(computed(&dtypes), operations, bytes);
-            let times = passes(&asked.input_gradients);
-            let picoseconds = (one * times as f64 * 1e6).round() as u64;
+            let picoseconds = ((one + back.us(strategy, &self.rates)) * 1e6).round() as u64;
             out.push(Way {
                 inputs,
                 outputs: outputs.into_iter().collect(),
@@ -239,7 +250,33 @@ pub(crate) fn computed(dtypes: &[DType]) -> DType {
     dtypes.iter().copied().find(|d| !d.is_integral()).unwrap_or(DType::F32)
 }
 
-/// Returns the number of times an op is computed: forward once, and backward about once per input gradient.
-pub(crate) fn passes(input_gradients: &[bool]) -> usize {
-    1 + input_gradients.iter().filter(|g| **g).count()
+/// The compute time of the backward of one op, for all its strategies.
+struct Backward {
+    work: Option<Arc<BackwardWork>>,
+    inputs: usize,
+    /// The times by the shards of all operands.
+    known: FxHashMap<Vec<Local>, f64>,
+    shards: FxHashMap<*const ShardingType, Local>,
+}
+
+impl Backward {
+    fn new(work: Option<Arc<BackwardWork>>, inputs: usize) -> Backward {
+        Backward { work, inputs, known: FxHashMap::default(), shards: FxHashMap::default() }
+    }
+
+    fn us(&mut self, strategy: &TypedStrategy, rates: &ComputeRates) -> f64 {
+        let Some(work) = &self.work else { return 0.0 };
+        // Strategies share the types of operands, which all live as long as their list.
+        let shards = &mut self.shards;
+        let shard_of =
+            |is: &Arc<ShardingType>| shards.entry(Arc::as_ptr(is)).or_insert_with(|| shard(&is.value)).clone();
+        let operands: Vec<Local> = strategy.inputs.iter().chain(&strategy.outputs).map(shard_of).collect();
+        if let Some(&known) = self.known.get(&operands) {
+            return known;
+        }
+        let (inputs, outputs) = operands.split_at(self.inputs);
+        let us = work.local(inputs, outputs, rates).us;
+        self.known.insert(operands, us);
+        us
+    }
 }

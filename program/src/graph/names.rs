@@ -54,6 +54,7 @@ impl Graph {
             letters: None,
             on: None,
             inner: false,
+            part: false,
         });
         Ok(value)
     }

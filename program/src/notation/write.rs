@@ -122,7 +122,8 @@ impl Graph {
         for ((&v, dtype), (name, is)) in made.iter().zip(dtypes).zip(results) {
             let sizes = || self.shape(v).iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
             let elements = (*dtype != self.dtype(v)).then(|| format!("{}[{}]", self.dtype(v), sizes()));
-            let words: Vec<String> = elements.into_iter().chain(is.clone()).collect();
+            let inner = self.values[v.0].inner.then(|| "inner".to_owned());
+            let words: Vec<String> = inner.into_iter().chain(elements).chain(is.clone()).collect();
             typed |= !words.is_empty();
             texts.push(if words.is_empty() { name.clone() } else { format!("{name}: {}", words.join(" ")) });
         }

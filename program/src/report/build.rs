@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use reshard_planner::Plan;
 use rustc_hash::FxHashMap;
 
+use crate::backward_work::{BackwardWorks, Local, shard};
 use crate::graph::{ValueId, gradient_name, gradient_of};
 use crate::program::{Program, Statement, moved_name, stem};
 use crate::report::peak::{Lives, ValueClass, Walk};
@@ -197,8 +198,9 @@ impl Known<'_> {
     /// Returns, by pass, the operations of the worst rank and the compute time of the slowest rank.
     fn computing(&self, rates: &ComputeRates) -> (PerPass<f64>, PerPass<f64>) {
         let (mut operations, mut time) = (PerPass::<f64>::default(), PerPass::<f64>::default());
+        let mut works = BackwardWorks::default();
         for &class in &self.classes {
-            let (n, us) = self.computing_of(class, rates);
+            let (n, us) = self.computing_of(class, rates, &mut works);
             for pass in Pass::ALL {
                 *operations.of_mut(pass) = operations.of(pass).max(*n.of(pass));
                 *time.of_mut(pass) = time.of(pass).max(*us.of(pass));
@@ -208,21 +210,32 @@ impl Known<'_> {
     }
 
     /// Returns the same for the ranks in these meshes.
-    fn computing_of(&self, class: u64, rates: &ComputeRates) -> (PerPass<f64>, PerPass<f64>) {
+    fn computing_of(
+        &self,
+        class: u64,
+        rates: &ComputeRates,
+        works: &mut BackwardWorks,
+    ) -> (PerPass<f64>, PerPass<f64>) {
         let (mut operations, mut time) = (PerPass::<f64>::default(), PerPass::<f64>::default());
         for (item, &pass) in self.program.statements().iter().zip(&self.passes) {
-            let Statement::Op { inputs, outputs, operations: n, .. } = item else { continue };
+            let Statement::Op { call, op, inputs, outputs, operations: n, .. } = item else { continue };
             if !outputs.iter().any(|v| self.holds(class, v.0)) {
                 continue;
             }
             let us = computing_us(self.program, item, rates);
             *operations.of_mut(pass) += n;
             *time.of_mut(pass) += us;
-            let has = |v: &&ValueId| self.program.get(**v).ty.gradient.is_some();
-            if !self.is_differentiated() && outputs.iter().any(|v| has(&v)) {
-                let times = inputs.iter().filter(has).count() as f64;
-                operations.backward += n * times;
-                time.backward += us * times;
+            let has = |v: &ValueId| self.program.get(*v).ty.gradient.is_some();
+            if !self.is_differentiated() && outputs.iter().any(has) {
+                let values = inputs.iter().chain(outputs).map(|v| self.program.get(*v));
+                let wanted: Vec<bool> = inputs.iter().map(has).collect();
+                let dtypes = values.clone().map(|value| value.dtype).collect();
+                let Some(back) = works.of(&self.program.table, (call, op), dtypes, &wanted) else { continue };
+                let shards: Vec<Local> = values.map(|value| shard(&value.ty.value)).collect();
+                let (takes, makes) = shards.split_at(inputs.len());
+                let work = back.local(takes, makes, rates);
+                operations.backward += work.operations;
+                time.backward += work.us;
             }
         }
         (operations, time)
@@ -318,8 +331,11 @@ pub(crate) fn computing_us(program: &Program, item: &Statement, rates: &ComputeR
     dtype.map_or(0.0, |dtype| rates.time_us(dtype, *operations, bytes))
 }
 
-/// Returns the bytes of the largest shard of a value.
+/// Returns the bytes of the largest shard of a value; 0 for a value inside a kernel.
 pub(crate) fn local_bytes(value: &crate::Value) -> u64 {
+    if value.inner {
+        return 0;
+    }
     (value.ty.value.max_local_numel() as u64).saturating_mul(value.dtype.bits() as u64).div_ceil(8)
 }
 

@@ -400,6 +400,7 @@ impl<'a> GradientBuilder<'a> {
                 body: None,
                 inputs: Arc::default(),
                 input_gradients: vec![None; n].into(),
+                is_one_kernel: false,
             });
         }
         let names = self.names(&own, &used);
@@ -434,7 +435,8 @@ impl<'a> GradientBuilder<'a> {
         });
         let mut count = 0..;
         let gives = own.iter().map(|o| o.and_then(|_| count.next())).collect();
-        Ok(Gradient { body: Some(Arc::new(body)), inputs: takes.collect(), input_gradients: gives })
+        let (body, inputs) = (Some(Arc::new(body)), takes.collect());
+        Ok(Gradient { body, inputs, input_gradients: gives, is_one_kernel: false })
     }
 
     /// `x0`, `y`, `dy`, `dx0`, and letters for intermediate values; `_` for unused results.

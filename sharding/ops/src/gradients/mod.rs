@@ -26,6 +26,7 @@ mod definitions;
 mod each;
 mod einsum;
 mod indexed;
+mod kernels;
 mod linear;
 mod losses;
 mod moved;
@@ -76,6 +77,7 @@ pub struct Gradient {
     body: Option<Arc<Composite>>,
     inputs: Arc<[Saved]>,
     input_gradients: Arc<[Option<usize>]>,
+    is_one_kernel: bool,
 }
 
 impl Gradient {
@@ -211,7 +213,8 @@ impl OpTable {
                 (None, None) => moved::gradient(&mut builder)?.ok_or_else(|| refused(name))?,
             },
         };
-        builder.finish(&given)
+        let gradient = builder.finish(&given)?;
+        Ok(Gradient { is_one_kernel: kernels::is_one_kernel(call, gradient.body()), ..gradient })
     }
 
     /// The names of the ops that have a separate formula, in order.

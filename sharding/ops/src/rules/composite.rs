@@ -112,7 +112,7 @@ impl Composite {
     }
 
     /// The number of values.
-    pub(super) fn values(&self) -> usize {
+    pub(crate) fn values(&self) -> usize {
         self.names.len()
     }
 
