@@ -24,6 +24,7 @@ use reshard_sharding::Sharding;
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
+use crate::in_kernels::at_hand_in_kernels;
 use crate::{ComputeRates, Error};
 
 /// The number of indices of a shard along each dim.
@@ -60,6 +61,8 @@ struct Line {
     op: Op,
     takes: Vec<usize>,
     makes: Vec<usize>,
+    /// `true` for each operand that is read from memory, or written to it.
+    stored: Vec<bool>,
 }
 
 /// The backward of ops, each computed once.
@@ -142,6 +145,14 @@ impl BackwardWork {
                 work.lines.remove(n);
             }
         }
+        let statements: Vec<(&[usize], &[usize])> =
+            work.lines.iter().map(|line| (line.takes.as_slice(), line.makes.as_slice())).collect();
+        let at_hand = at_hand_in_kernels(&statements, |v| work.values[v].inner);
+        for (n, line) in work.lines.iter_mut().enumerate() {
+            let operands = line.takes.iter().chain(&line.makes).enumerate();
+            let stored = operands.map(|(i, &v)| !at_hand.contains(&(n, i)) && !work.values[v].inner);
+            line.stored = stored.collect();
+        }
         Ok(work)
     }
 
@@ -150,11 +161,17 @@ impl BackwardWork {
         let op = table.op(call, &shapes)?;
         let dtypes: Vec<DType> = takes.iter().map(|&v| self.values[v].dtype).collect();
         let first = self.values.len();
-        for (shape, dtype) in op.outputs().iter().zip(table.result_dtypes(call, &dtypes, op.outputs().len())) {
+        for (shape, dtype) in op.outputs().iter().zip(table.result_dtypes(call, &dtypes, op.outputs().len()))
+        {
             let inner = inner.get(self.values.len()).copied().unwrap_or(false);
             self.values.push(Held { shape: shape.clone(), dtype, inner });
         }
-        self.lines.push(Line { op, takes: takes.to_vec(), makes: (first..self.values.len()).collect() });
+        self.lines.push(Line {
+            op,
+            takes: takes.to_vec(),
+            makes: (first..self.values.len()).collect(),
+            stored: Vec::new(),
+        });
         Ok(())
     }
 
@@ -198,12 +215,19 @@ impl BackwardWork {
         self.lines.iter().filter(counts).map(us).sum()
     }
 
-    fn time_us(&self, line: &Line, operations: f64, ranks: f64, shards: &[Local], rates: &ComputeRates) -> f64 {
+    fn time_us(
+        &self,
+        line: &Line,
+        operations: f64,
+        ranks: f64,
+        shards: &[Local],
+        rates: &ComputeRates,
+    ) -> f64 {
         let values = || line.takes.iter().chain(&line.makes);
         let Some(dtype) = values().map(|&v| self.values[v].dtype).find(|dtype| !dtype.is_integral()) else {
             return 0.0;
         };
-        let bytes = values().filter(|&&v| !self.values[v].inner).map(|&v| {
+        let bytes = values().zip(&line.stored).filter(|(_, stored)| **stored).map(|(&v, _)| {
             let elements = shards[v].iter().fold(1u64, |n, &m| n.saturating_mul(m as u64));
             elements.saturating_mul(self.values[v].dtype.bits() as u64).div_ceil(8)
         });
@@ -225,7 +249,10 @@ impl BackwardWork {
         let Some(bound) = bound_of(&line.op) else {
             let (from, to) = (line.takes[0], line.makes[0]);
             let (from, to) = if smaller == line.takes.as_slice() { (to, from) } else { (from, to) };
-            regroup((&self.values[from].shape, &shards[from].clone()), (&self.values[to].shape, &mut shards[to]));
+            regroup(
+                (&self.values[from].shape, &shards[from].clone()),
+                (&self.values[to].shape, &mut shards[to]),
+            );
             return 1.0;
         };
         let operands = || line.takes.iter().chain(&line.makes).copied();
@@ -288,7 +315,8 @@ pub(crate) fn of_dtype(call: &OpCall, dtype: DType) -> Cow<'_, OpCall> {
 
 /// Returns the shard of a value on the first rank, which has the most if shards are uneven.
 pub(crate) fn shard(sharding: &Sharding) -> Local {
-    let shape = sharding.common_local_shape().or_else(|| sharding.local_shape(sharding.mesh().min_rank()).ok());
+    let shape =
+        sharding.common_local_shape().or_else(|| sharding.local_shape(sharding.mesh().min_rank()).ok());
     shape.map_or_else(|| Local::from_slice(sharding.shape()), |shape| Local::from_slice(&shape))
 }
 

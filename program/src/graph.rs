@@ -57,7 +57,7 @@ pub(crate) struct Known {
     pub(crate) on: Option<usize>,
     /// `true` for an intermediate inside one fused op: no memory is read or written for it.
     pub(crate) inner: bool,
-    /// `true` for an intermediate of an op that is decomposed for the search, which reads it from no memory.
+    /// `true` for an intermediate of an op that is decomposed for the search: the text has no name for it.
     pub(crate) part: bool,
 }
 

@@ -53,6 +53,7 @@ mod elaborate;
 mod error;
 mod gradient;
 mod graph;
+mod in_kernels;
 mod keys;
 mod local_type;
 mod meshes;

@@ -184,9 +184,9 @@ fn of_segment<A>(
     elaborator: &ShardingSolver,
     ask: impl FnOnce(&Segment<'_>, &Facts, &mut Types, &mut Ways) -> A,
 ) -> A {
-    let (mut types, mut ways) =
-        (Types::new(&elaborator.planner), Ways::new(&elaborator.planner, elaborator.rates));
+    let mut types = Types::new(&elaborator.planner);
     with_segment(text, |segment, program| {
+        let mut ways = Ways::new(&elaborator.planner, &program.table, elaborator.rates);
         let facts = segment.facts(&program).unwrap();
         ask(segment, &facts, &mut types, &mut ways)
     })
@@ -197,9 +197,8 @@ fn both(text: &str) -> (u64, u64, u64) {
     let elaborator = ShardingSolver::new().beam_width(usize::MAX);
     of_segment(text, &elaborator, |segment, facts, types, ways| {
         let Segment { graph, statements, .. } = *segment;
-        let least: Vec<u64> = (statements.iter().zip(&facts.ops))
-            .map(|(s, op)| segment.least(&elaborator, s, op.as_ref()))
-            .collect();
+        let least: Vec<u64> =
+            (0..statements.len()).map(|n| segment.least(&elaborator, ways, facts, n)).collect();
         let hasty = segment.search(&elaborator, types, ways, facts, &least, &Limits::hasty()).unwrap();
         let bound = hasty.frontier.least();
         let mut factors = segment.factors(types, facts, &hasty.looked);
@@ -282,8 +281,8 @@ fn layers(random: &mut Random, mesh: &str, count: usize) -> String {
 fn uneven(text: &str, looks: u64) -> (u64, u64, bool) {
     let elaborator = ShardingSolver::new();
     let mut types = Types::looking(&elaborator.planner, looks);
-    let mut ways = Ways::new(&elaborator.planner, elaborator.rates);
     let (cost, gap) = with_segment(text, |segment, mut program| {
+        let mut ways = Ways::new(&elaborator.planner, &program.table, elaborator.rates);
         let cost = segment.elaborate(&elaborator, &mut program, &mut types, &mut ways).unwrap();
         (cost, program.gap)
     });

@@ -18,6 +18,8 @@ mod nonnegative;
 mod numbered;
 mod order;
 mod outcomes;
+#[cfg(test)]
+mod priced;
 mod refusal;
 mod search;
 mod segment;
@@ -183,7 +185,7 @@ impl ShardingSolver {
             // Differentiate the statements before a gradient; without one, those that no `no_grad` marks.
             let trains = !marked && (!own.is_differentiated() || asks(&statements[end..]));
             own.solve(start..end, trains)?;
-            beside = own.beside(beside, |lane| lane.solve(start..end, trains))?;
+            beside = own.beside(beside, |lane| lane.solve(start..end, trains).map(|_| ()))?;
             start = end;
             match statements.get(start) {
                 Some(GraphStatement::Gradient { loss, wrt, gradients }) => {

@@ -123,12 +123,8 @@ impl Segment<'_> {
                 program.values[v.0].inner = false;
             }
         }
-        let least: Vec<u64> = self
-            .statements
-            .iter()
-            .zip(&facts.ops)
-            .map(|(s, op)| self.least(elaborator, ways, s, op.as_ref()))
-            .collect();
+        let least: Vec<u64> =
+            (0..self.statements.len()).map(|n| self.least(elaborator, ways, &facts, n)).collect();
         let (found, bound) = if elaborator.implicit_redistribution == ImplicitRedistribution::Allow {
             self.found(elaborator, types, ways, &facts, &least)?
         } else {
@@ -237,15 +233,10 @@ impl Segment<'_> {
         self.trains && self.wanted.is_some_and(|wanted| wanted.contains(&v))
     }
 
-    /// Returns the minimum compute cost of a statement over all shardings.
-    pub(crate) fn least(
-        &self,
-        elaborator: &ShardingSolver,
-        ways: &mut Ways,
-        statement: &GraphStatement,
-        op_gradients: Option<&Flows>,
-    ) -> u64 {
-        let (GraphStatement::Op { call, op, inputs, outputs, .. }, Some((takes, _))) = (statement, op_gradients)
+    /// Returns the minimum compute cost of statement `n` over all shardings.
+    pub(crate) fn least(&self, elaborator: &ShardingSolver, ways: &mut Ways, facts: &Facts, n: usize) -> u64 {
+        let (GraphStatement::Op { call, op, inputs, outputs, .. }, Some((takes, _))) =
+            (&self.statements[n], &facts.ops[n])
         else {
             return 0;
         };
@@ -253,11 +244,13 @@ impl Segment<'_> {
             return 0;
         }
         let ranks = self.graph.meshes.at(self.runs_on(outputs)).size() as f64;
+        let stored = self.stored(inputs, outputs);
         let bits = |v: &ValueId| {
             let elements = self.graph.shape(*v).iter().map(|&n| n as f64).product::<f64>();
-            if !self.is_stored(v) { 0.0 } else { elements * self.graph.dtype(*v).bits() as f64 }
+            elements * self.graph.dtype(*v).bits() as f64
         };
-        let bytes = inputs.iter().chain(outputs).map(bits).sum::<f64>() / 8.0 / ranks;
+        let operands = inputs.iter().chain(outputs).zip(stored).filter(|(_, stored)| *stored);
+        let bytes = operands.map(|(v, _)| bits(v)).sum::<f64>() / 8.0 / ranks;
         let dtypes: Vec<DType> = inputs.iter().chain(outputs).map(|v| self.graph.dtype(*v)).collect();
         let one = elaborator.rates.time_us(ways::computed(&dtypes), op.operations() / ranks, bytes as u64);
         let back = ways.backward.of(&self.graph.table, (call, op), dtypes.into(), takes);
@@ -405,7 +398,7 @@ impl Segment<'_> {
                 input_dtypes: inputs.iter().map(|&v| graph.dtype(v)).collect(),
                 output_dtypes: outputs.iter().map(|&v| graph.dtype(v)).collect(),
                 call: trains.then(|| call.clone()),
-                stored: inputs.iter().chain(outputs).map(|v| self.is_stored(v)).collect(),
+                stored: self.stored(inputs, outputs),
             },
         };
         let given = given.map(|given| given[..inputs.len()].iter().map(|&is| alone(types, is)).collect());
@@ -413,10 +406,15 @@ impl Segment<'_> {
         Plain { question, inputs: inputs.iter().map(|v| v.0).collect(), outputs: made, given, on }
     }
 
-    /// Returns `true` for a value that ops read from memory, or write to it.
-    fn is_stored(&self, v: &ValueId) -> bool {
-        let known = &self.graph.values[v.0];
-        !known.inner && !known.part
+    /// Returns `true` for each operand of an op whose memory traffic depends on the strategy.
+    ///
+    /// What a kernel reads is known before. If it were part of its first statement, to read less there would
+    /// seem to be worth a redistribution in the kernel.
+    fn stored(&self, inputs: &[ValueId], outputs: &[ValueId]) -> Vec<bool> {
+        let is_inner = |v: &ValueId| self.graph.values[v.0].inner;
+        let is_in_kernel = inputs.iter().chain(outputs).any(is_inner);
+        let reads = inputs.iter().map(|_| !is_in_kernel);
+        reads.chain(outputs.iter().map(|v| !is_inner(v))).collect()
     }
 
     /// Returns the number of the mesh on which the op with these outputs runs.

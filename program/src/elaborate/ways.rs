@@ -268,8 +268,9 @@ impl Backward {
         let Some(work) = &self.work else { return 0.0 };
         // Strategies share the types of operands, which all live as long as their list.
         let shards = &mut self.shards;
-        let shard_of =
-            |is: &Arc<ShardingType>| shards.entry(Arc::as_ptr(is)).or_insert_with(|| shard(&is.value)).clone();
+        let shard_of = |is: &Arc<ShardingType>| {
+            shards.entry(Arc::as_ptr(is)).or_insert_with(|| shard(&is.value)).clone()
+        };
         let operands: Vec<Local> = strategy.inputs.iter().chain(&strategy.outputs).map(shard_of).collect();
         if let Some(&known) = self.known.get(&operands) {
             return known;

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::backward_work::{BackwardWorks, Local, shard};
 use crate::graph::{ValueId, gradient_name, gradient_of};
+use crate::in_kernels::Computing;
 use crate::program::{Program, Statement, moved_name, stem};
 use crate::report::peak::{Lives, ValueClass, Walk};
 use crate::report::{
@@ -198,9 +199,10 @@ impl Known<'_> {
     /// Returns, by pass, the operations of the worst rank and the compute time of the slowest rank.
     fn computing(&self, rates: &ComputeRates) -> (PerPass<f64>, PerPass<f64>) {
         let (mut operations, mut time) = (PerPass::<f64>::default(), PerPass::<f64>::default());
+        let computing = Computing::of(self.program, rates);
         let mut works = BackwardWorks::default();
         for &class in &self.classes {
-            let (n, us) = self.computing_of(class, rates, &mut works);
+            let (n, us) = self.computing_of(class, &computing, &mut works);
             for pass in Pass::ALL {
                 *operations.of_mut(pass) = operations.of(pass).max(*n.of(pass));
                 *time.of_mut(pass) = time.of(pass).max(*us.of(pass));
@@ -213,18 +215,17 @@ impl Known<'_> {
     fn computing_of(
         &self,
         class: u64,
-        rates: &ComputeRates,
+        computing: &Computing<'_>,
         works: &mut BackwardWorks,
     ) -> (PerPass<f64>, PerPass<f64>) {
         let (mut operations, mut time) = (PerPass::<f64>::default(), PerPass::<f64>::default());
-        for (item, &pass) in self.program.statements().iter().zip(&self.passes) {
-            let Statement::Op { call, op, inputs, outputs, operations: n, .. } = item else { continue };
+        for (n, (item, &pass)) in self.program.statements().iter().zip(&self.passes).enumerate() {
+            let Statement::Op { call, op, inputs, outputs, operations: own, .. } = item else { continue };
             if !outputs.iter().any(|v| self.holds(class, v.0)) {
                 continue;
             }
-            let us = computing_us(self.program, item, rates);
-            *operations.of_mut(pass) += n;
-            *time.of_mut(pass) += us;
+            *operations.of_mut(pass) += own;
+            *time.of_mut(pass) += computing.us(n);
             let has = |v: &ValueId| self.program.get(*v).ty.gradient.is_some();
             if !self.is_differentiated() && outputs.iter().any(has) {
                 let values = inputs.iter().chain(outputs).map(|v| self.program.get(*v));
@@ -233,7 +234,7 @@ impl Known<'_> {
                 let Some(back) = works.of(&self.program.table, (call, op), dtypes, &wanted) else { continue };
                 let shards: Vec<Local> = values.map(|value| shard(&value.ty.value)).collect();
                 let (takes, makes) = shards.split_at(inputs.len());
-                let work = back.local(takes, makes, rates);
+                let work = back.local(takes, makes, computing.rates());
                 operations.backward += work.operations;
                 time.backward += work.us;
             }
@@ -320,15 +321,6 @@ fn mirrored(waiting: &mut Waiting<'_>, made: &str, plan: &Plan) -> Option<usize>
         let at = rows.iter().position(same)?;
         Some(rows.remove(at).0)
     })
-}
-
-/// Returns the compute time of a statement, from its operations and its memory traffic.
-pub(crate) fn computing_us(program: &Program, item: &Statement, rates: &ComputeRates) -> f64 {
-    let Statement::Op { is_view, inputs, outputs, operations, .. } = item else { return 0.0 };
-    let values = || inputs.iter().chain(outputs).map(|&v| program.get(v));
-    let bytes: u64 = if *is_view { 0 } else { values().map(local_bytes).fold(0, u64::saturating_add) };
-    let dtype = values().map(|v| v.dtype).find(|d| !d.is_integral());
-    dtype.map_or(0.0, |dtype| rates.time_us(dtype, *operations, bytes))
 }
 
 /// Returns the bytes of the largest shard of a value; 0 for a value inside a kernel.

@@ -52,7 +52,7 @@ use reshard_sharding::ShardingType;
 
 use crate::Meshes;
 
-pub(crate) use build::{classes, computing_us, local_bytes};
+pub(crate) use build::{classes, local_bytes};
 pub use notes::Note;
 pub use over::CommScope;
 pub(crate) use peak::{END, Lives, Walk};

@@ -22,8 +22,9 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::graph::ValueId;
+use crate::in_kernels::Computing;
 use crate::program::Statement;
-use crate::report::{Walk, computing_us, local_bytes};
+use crate::report::{Walk, local_bytes};
 use crate::transforms::rematerialize::{Again, Forward, Line};
 use crate::{ComputeRates, Error, Program};
 
@@ -151,8 +152,9 @@ struct Tried {
 impl<'a> Choices<'a> {
     fn of(program: &'a Program, rates: &ComputeRates) -> Choices<'a> {
         let forward = Forward::of(program);
-        let cost_us = program.statements().iter().map(|item| match item {
-            Statement::Op { .. } => computing_us(program, item, rates),
+        let computing = Computing::of(program, rates);
+        let cost_us = program.statements().iter().enumerate().map(|(n, item)| match item {
+            Statement::Op { .. } => computing.us(n),
             Statement::Redistribute { forward, .. } => forward.cost_us(),
             Statement::Input(_) | Statement::NoGrad => 0.0,
         });

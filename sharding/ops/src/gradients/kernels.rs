@@ -14,8 +14,24 @@ const FUSED: [&str; 4] = ["scaled_dot_product_attention", "avg_pool1d", "avg_poo
 
 /// Ops that are a kernel each.
 const PRODUCTS: [&str; 18] = [
-    "mm", "bmm", "mv", "dot", "vdot", "outer", "matmul", "linear", "addmm", "baddbmm", "addmv", "conv1d", "conv2d",
-    "conv3d", "convolution", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+    "mm",
+    "bmm",
+    "mv",
+    "dot",
+    "vdot",
+    "outer",
+    "matmul",
+    "linear",
+    "addmm",
+    "baddbmm",
+    "addmv",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "convolution",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
 ];
 
 impl Gradient {

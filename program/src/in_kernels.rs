@@ -1,0 +1,92 @@
+//! Kernels: statements that share values inside them, and what these read from memory.
+//!
+//! ```text
+//! d.1: inner S(0) = sigmoid(x)        reads x
+//! d.2: inner S(0) = mul(x, d.1)       reads nothing: x is read once
+//! dx: S(0) = mul(dy, d.2)             reads dy, and writes dx
+//! ```
+//!
+//! Statements are in one kernel if one makes an inner value that the other takes.
+
+use core::hash::Hash;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::program::{Program, Statement};
+use crate::report::local_bytes;
+use crate::{ComputeRates, ValueId};
+
+/// Returns the operands that a statement finds in its kernel: its number, and the number of the input.
+///
+/// These are inner values, results of the kernel, and what an earlier statement of the kernel reads.
+pub(crate) fn at_hand_in_kernels<V: Copy + Eq + Hash>(
+    statements: &[(&[V], &[V])],
+    is_inner: impl Fn(V) -> bool,
+) -> FxHashSet<(usize, usize)> {
+    let mut makers: FxHashMap<V, usize> = FxHashMap::default();
+    let mut kernels: Vec<usize> = (0..statements.len()).collect();
+    let mut is_in_kernel = vec![false; statements.len()];
+    for (n, (takes, makes)) in statements.iter().enumerate() {
+        for v in takes.iter().filter(|v| is_inner(**v)) {
+            let Some(&maker) = makers.get(v) else { continue };
+            is_in_kernel[n] = true;
+            let (a, b) = (root(&kernels, maker), root(&kernels, n));
+            kernels[a.max(b)] = a.min(b);
+        }
+        for v in makes.iter().filter(|v| is_inner(**v)) {
+            is_in_kernel[n] = true;
+            makers.insert(*v, n);
+        }
+    }
+    let (mut known, mut at_hand) = (FxHashSet::default(), FxHashSet::default());
+    for (n, (takes, makes)) in statements.iter().enumerate().filter(|(n, _)| is_in_kernel[*n]) {
+        let kernel = root(&kernels, n);
+        at_hand.extend(
+            (0..takes.len())
+                .filter(|&i| !known.insert((kernel, takes[i])) || is_inner(takes[i]))
+                .map(|i| (n, i)),
+        );
+        known.extend(makes.iter().map(|&v| (kernel, v)));
+    }
+    at_hand
+}
+
+/// Returns the first statement of a kernel.
+fn root(kernels: &[usize], mut n: usize) -> usize {
+    while kernels[n] != n {
+        n = kernels[n];
+    }
+    n
+}
+
+/// The compute times of the statements of a program.
+pub(crate) struct Computing<'a> {
+    program: &'a Program,
+    rates: &'a ComputeRates,
+    at_hand: FxHashSet<(usize, usize)>,
+}
+
+impl<'a> Computing<'a> {
+    pub(crate) fn of(program: &'a Program, rates: &'a ComputeRates) -> Computing<'a> {
+        let statements: Vec<(&[ValueId], &[ValueId])> =
+            program.statements().iter().map(|item| (item.inputs(), item.outputs())).collect();
+        let at_hand = at_hand_in_kernels(&statements, |v| program.get(v).inner);
+        Computing { program, rates, at_hand }
+    }
+
+    pub(crate) fn rates(&self) -> &ComputeRates {
+        self.rates
+    }
+
+    /// Returns the compute time of a statement, from its operations and its memory traffic.
+    pub(crate) fn us(&self, n: usize) -> f64 {
+        let Statement::Op { is_view, inputs, outputs, operations, .. } = &self.program.statements()[n] else {
+            return 0.0;
+        };
+        let values = || inputs.iter().chain(outputs).map(|&v| self.program.get(v));
+        let stored = values().enumerate().filter(|(i, _)| !is_view && !self.at_hand.contains(&(n, *i)));
+        let bytes = stored.map(|(_, value)| local_bytes(value)).fold(0, u64::saturating_add);
+        let dtype = values().map(|v| v.dtype).find(|d| !d.is_integral());
+        dtype.map_or(0.0, |dtype| self.rates.time_us(dtype, *operations, bytes))
+    }
+}
