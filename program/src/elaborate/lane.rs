@@ -57,7 +57,7 @@ impl<'a> Lane<'a> {
         self.wanted.is_some()
     }
 
-    /// Solves these statements, and returns the cost that was minimised; `trains` if they are differentiated.
+    /// Solves these statements, and returns the minimised computing; `trains` if they are differentiated.
     pub(crate) fn solve(&mut self, statements: Range<usize>, trains: bool) -> Result<u64, Error> {
         let mut segment = Segment {
             graph: self.graph,
@@ -68,7 +68,8 @@ impl<'a> Lane<'a> {
             wanted: self.wanted.as_ref(),
             known: &mut self.known,
         };
-        segment.elaborate(self.solver, &mut self.program, &mut self.types, &mut self.ways)
+        let solved = segment.elaborate(self.solver, &mut self.program, &mut self.types, &mut self.ways);
+        solved.map(|(_, computing)| computing)
     }
 
     /// Solves the statements of a gradient with any redistributions; `later` if they are differentiated too.

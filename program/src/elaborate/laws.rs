@@ -124,7 +124,7 @@ impl All<'_> {
 }
 
 /// Returns a random program of ops on square matrices; with a second mesh, some values are on that.
-fn program(random: &mut Random, meshes: &[&str], ops: usize) -> String {
+pub(super) fn program(random: &mut Random, meshes: &[&str], ops: usize) -> String {
     let words = ["R", "I", "S(0)", "S(1)", "P"];
     let mut text = format!("mesh {}\n", meshes[0]);
     if let Some(second) = meshes.get(1) {
@@ -283,7 +283,7 @@ fn uneven(text: &str, looks: u64) -> (u64, u64, bool) {
     let mut types = Types::looking(&elaborator.planner, looks);
     let (cost, gap) = with_segment(text, |segment, mut program| {
         let mut ways = Ways::new(&elaborator.planner, &program.table, elaborator.rates);
-        let cost = segment.elaborate(&elaborator, &mut program, &mut types, &mut ways).unwrap();
+        let (cost, _) = segment.elaborate(&elaborator, &mut program, &mut types, &mut ways).unwrap();
         (cost, program.gap)
     });
     (cost, gap, types.stand_in())

@@ -108,14 +108,16 @@ pub(crate) struct Searched {
 pub(crate) const NEGLIGIBLE: u64 = 500;
 
 impl Segment<'_> {
-    /// Solves the segment and adds its statements to a program; returns the cost that was minimised.
+    /// Solves the segment and adds its statements to a program.
+    ///
+    /// Returns the cost that was minimised, and the computing in it, in picoseconds.
     pub(crate) fn elaborate(
         &mut self,
         elaborator: &ShardingSolver,
         program: &mut Program,
         types: &mut Types,
         ways: &mut Ways,
-    ) -> Result<u64, Error> {
+    ) -> Result<(u64, u64), Error> {
         let facts = self.facts(program)?;
         // Another kernel reads these.
         for (v, _) in &facts.outside {
@@ -140,7 +142,7 @@ impl Segment<'_> {
         let bound =
             if types.stand_in() { least.iter().sum() } else { bound.max(found.frontier.bound_of_all()) };
         program.gap = program.gap.saturating_add(cost.saturating_sub(bound));
-        Ok(cost)
+        Ok((cost, computing))
     }
 
     /// Searches with redistributions between statements; returns the result and a lower bound on all others.
