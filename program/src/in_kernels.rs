@@ -59,19 +59,37 @@ fn root(kernels: &[usize], mut n: usize) -> usize {
     n
 }
 
+/// The operands of a program's statements that are read from memory, or written to it.
+pub(crate) struct Stored<'a> {
+    program: &'a Program,
+    at_hand: FxHashSet<(usize, usize)>,
+}
+
+impl<'a> Stored<'a> {
+    pub(crate) fn of(program: &'a Program) -> Stored<'a> {
+        let statements: Vec<(&[ValueId], &[ValueId])> =
+            program.statements().iter().map(|item| (item.inputs(), item.outputs())).collect();
+        let at_hand = at_hand_in_kernels(&statements, |v| program.get(v).inner);
+        Stored { program, at_hand }
+    }
+
+    /// Returns `true` for each operand of a statement that is, inputs before outputs.
+    pub(crate) fn operands(&self, n: usize) -> impl Iterator<Item = bool> {
+        let item = &self.program.statements()[n];
+        let operands = item.inputs().iter().chain(item.outputs()).enumerate();
+        operands.map(move |(i, v)| !self.program.get(*v).inner && !self.at_hand.contains(&(n, i)))
+    }
+}
+
 /// The compute times of the statements of a program.
 pub(crate) struct Computing<'a> {
-    program: &'a Program,
+    stored: Stored<'a>,
     rates: &'a ComputeRates,
-    at_hand: FxHashSet<(usize, usize)>,
 }
 
 impl<'a> Computing<'a> {
     pub(crate) fn of(program: &'a Program, rates: &'a ComputeRates) -> Computing<'a> {
-        let statements: Vec<(&[ValueId], &[ValueId])> =
-            program.statements().iter().map(|item| (item.inputs(), item.outputs())).collect();
-        let at_hand = at_hand_in_kernels(&statements, |v| program.get(v).inner);
-        Computing { program, rates, at_hand }
+        Computing { stored: Stored::of(program), rates }
     }
 
     pub(crate) fn rates(&self) -> &ComputeRates {
@@ -80,12 +98,13 @@ impl<'a> Computing<'a> {
 
     /// Returns the compute time of a statement, from its operations and its memory traffic.
     pub(crate) fn us(&self, n: usize) -> f64 {
-        let Statement::Op { is_view, inputs, outputs, operations, .. } = &self.program.statements()[n] else {
+        let program = self.stored.program;
+        let Statement::Op { is_view, inputs, outputs, operations, .. } = &program.statements()[n] else {
             return 0.0;
         };
-        let values = || inputs.iter().chain(outputs).map(|&v| self.program.get(v));
-        let stored = values().enumerate().filter(|(i, _)| !is_view && !self.at_hand.contains(&(n, *i)));
-        let bytes = stored.map(|(_, value)| local_bytes(value)).fold(0, u64::saturating_add);
+        let values = || inputs.iter().chain(outputs).map(|&v| program.get(v));
+        let stored = values().zip(self.stored.operands(n)).filter(|(_, stored)| !is_view && *stored);
+        let bytes = stored.map(|(value, _)| local_bytes(value)).fold(0, u64::saturating_add);
         let dtype = values().map(|v| v.dtype).find(|d| !d.is_integral());
         dtype.map_or(0.0, |dtype| self.rates.time_us(dtype, *operations, bytes))
     }

@@ -7,6 +7,7 @@ use reshard_ops::rules::OpCall;
 
 use crate::Error;
 use crate::graph::ValueId;
+use crate::in_kernels::Stored;
 use crate::program::{Program, Statement};
 use crate::report::{END, Lives};
 use crate::schedule::arena::{Slot, lay_out};
@@ -54,7 +55,8 @@ struct Build<'a> {
     /// The value number of each arg.
     args: Vec<usize>,
     calls: Vec<LocalCall>,
-    known: HashMap<(OpCall, bool, Vec<LocalTensor>), u32>,
+    known: HashMap<(OpCall, bool, Vec<LocalTensor>, Vec<bool>), u32>,
+    stored: Stored<'a>,
     exchanges: Vec<Posted>,
     /// The exchange number on this rank for each exchange of all ranks.
     exchange_of: HashMap<usize, u32>,
@@ -99,6 +101,7 @@ impl<'a> Build<'a> {
             args: Vec::new(),
             calls: Vec::new(),
             known: HashMap::new(),
+            stored: Stored::of(program),
             exchanges: Vec::new(),
             exchange_of: HashMap::new(),
             parts: Vec::new(),
@@ -145,7 +148,9 @@ impl<'a> Build<'a> {
                 if let Statement::Op { call, op, inputs, outputs, strategy, operations, .. } =
                     &program.statements()[n]
                 {
-                    self.call(call, op.is_elementwise(), [inputs, outputs], strategy.region, *operations)?;
+                    let stored = self.stored.operands(n).collect();
+                    let of = (call, stored);
+                    self.call(of, op.is_elementwise(), [inputs, outputs], strategy.region, *operations)?;
                 }
             }
             Turn::Post(n) => self.post(n, &exchanges[n])?,
@@ -161,7 +166,7 @@ impl<'a> Build<'a> {
 
     fn call(
         &mut self,
-        call: &OpCall,
+        (call, stored): (&OpCall, Vec<bool>),
         is_elementwise: bool,
         [inputs, outputs]: [&[ValueId]; 2],
         needs_region: bool,
@@ -172,7 +177,7 @@ impl<'a> Build<'a> {
         let tensors: Option<Vec<LocalTensor>> = all.iter().map(|v| self.tensors[v.0].clone()).collect();
         let Some(tensors) = tensors else { return Ok(()) };
         let (call, tensors) = called(call, tensors, inputs.len());
-        let key = (call, needs_region, tensors);
+        let key = (call, needs_region, tensors, stored);
         let kernel = if let Some(&kernel) = self.known.get(&key) {
             kernel
         } else {
@@ -184,6 +189,7 @@ impl<'a> Build<'a> {
                 call,
                 inputs: takes,
                 outputs: makes,
+                stored: key.3.clone(),
                 needs_region,
                 operations,
                 is_elementwise,

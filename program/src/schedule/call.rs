@@ -107,6 +107,10 @@ pub struct LocalCall {
     pub inputs: Vec<LocalTensor>,
     /// The outputs.
     pub outputs: Vec<LocalTensor>,
+    /// `true` for each operand that is read from memory or written to it, inputs before outputs.
+    ///
+    /// It is `false` for values [inside a kernel](crate::Value::inner), and where a kernel reads an operand again.
+    pub(crate) stored: Vec<bool>,
     /// `true` if its result depends on the [region](LocalTensor::region) of its tensors.
     pub needs_region: bool,
     /// The number of operations of the rank with the most of them.

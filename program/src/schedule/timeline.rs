@@ -364,7 +364,8 @@ fn together(
 /// Returns the compute time of a call, in microseconds.
 fn time_us(call: &LocalCall, rates: &ComputeRates) -> f64 {
     let operands = || call.inputs.iter().chain(&call.outputs);
-    let bytes = operands().map(|t| t.bytes().unwrap_or(usize::MAX) as u64).fold(0, u64::saturating_add);
+    let stored = operands().zip(&call.stored).filter(|(_, stored)| **stored);
+    let bytes = stored.map(|(t, _)| t.bytes().unwrap_or(usize::MAX) as u64).fold(0, u64::saturating_add);
     let dtype = operands().map(|t| t.dtype).find(|d| !d.is_integral());
     dtype.map_or(0.0, |dtype| rates.time_us(dtype, call.operations, bytes))
 }
