@@ -59,6 +59,16 @@ fn root(kernels: &[usize], mut n: usize) -> usize {
     n
 }
 
+impl Program {
+    /// Stores the results of statements none of whose results is used: they are results of the program.
+    pub(crate) fn store_results(&mut self) {
+        let mut is_used = vec![false; self.values.len()];
+        self.statements.iter().flat_map(Statement::inputs).for_each(|v| is_used[v.0] = true);
+        let ends = self.statements.iter().filter(|item| !item.outputs().iter().any(|v| is_used[v.0]));
+        ends.flat_map(Statement::outputs).for_each(|v| self.values[v.0].inner = false);
+    }
+}
+
 /// The operands of a program's statements that are read from memory, or written to it.
 pub(crate) struct Stored<'a> {
     program: &'a Program,

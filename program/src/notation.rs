@@ -321,6 +321,11 @@ fn read(
     })
 }
 
+/// Returns the error of an `inner` value that is redistributed.
+fn sent_from_kernel(name: &str) -> String {
+    format!("`{name}` is redistributed, so it is in memory; remove `inner`")
+}
+
 /// Splits `inner` from the type after it; returns `true` if it is there.
 fn inner_of(text: &str) -> (bool, &str) {
     match text.strip_prefix("inner") {
@@ -353,7 +358,11 @@ fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> R
             let from = scope.takes(graph, from)?;
             let (inner, text) = inner_of(text);
             let (text, via) = wire_of(text)?;
-            if let Some(along) = local_type::read(text, graph.mesh())? {
+            let along = local_type::read(text, graph.mesh())?;
+            if inner && (via.is_some() || along.is_some()) {
+                return malformed(sent_from_kernel(name));
+            }
+            if let Some(along) = along {
                 return graph.moved_along(from, &scope.makes(name, false), along, via).map(|_| ());
             }
             let is = read(graph, scope, name, graph.shape(from), text)?;
@@ -382,6 +391,9 @@ fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> R
         parts.iter().zip(&names).zip(outputs.iter().zip(&said))
     {
         let (inner, text) = inner_of(text);
+        if inner && via.is_some() {
+            return malformed(sent_from_kernel(name));
+        }
         graph.values[output.0].inner = inner;
         let (elements, text) = elements(name, text)?;
         if let Some((dtype, shape)) = elements {

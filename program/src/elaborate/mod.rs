@@ -218,6 +218,7 @@ impl ShardingSolver {
                 Some(_) | None => {}
             }
         }
+        own.program.store_results();
         if beside.is_none() {
             own.program.forget_letters();
         }
