@@ -1,9 +1,8 @@
 //! The computing of the backward of an op, for the shards of its operands.
 //!
 //! It is that of the statements which `gradient` writes: the calls of the op's formula, each priced by the
-//! larger of operations and memory traffic. Values inside a kernel have no traffic. So what the solver
-//! minimises, what a report of a program without gradients estimates, and what a report of the written
-//! gradients adds up is one number.
+//! larger of operations and memory traffic. Values inside a kernel have no traffic. So the solver
+//! minimises the number that a report estimates without `gradient`, and that it adds up for written gradients.
 //!
 //! The shardings of the written statements are chosen later. Here they follow from those of the op:
 //!

@@ -77,6 +77,12 @@ impl PyValue {
         PyDType(self.value.dtype)
     }
 
+    /// `True` for a value inside one kernel of a framework, which is never written to memory.
+    #[getter]
+    fn inner(&self) -> bool {
+        self.value.inner
+    }
+
     /// The shape of the global tensor.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {

@@ -55,11 +55,11 @@ const CALLS: &[(&str, &[&str])] = &[
 
 /// Calls of which the backward is priced too low, by the placements of the first input.
 ///
-/// Each rank adds its indices to zeros which are terms of a sum. The solver makes these from zeros of another
+/// Each rank adds its indices to zeros which are partial values. The solver makes these from zeros of another
 /// sharding, so they are in memory.
 const EXCEPT: &[(&str, &str)] = &[("embedding({})", "R,R"), ("embedding({})", "S(0),R")];
 
-/// What is minimised, what a report without `gradient` prints, and what one with it prints, in picoseconds.
+/// Returns the minimised computing, that of a report without `gradient`, and of one with it, in picoseconds.
 ///
 /// The written gradients do not count the ones of the loss, nor sums of the gradients of several uses, which
 /// belong to no op.
@@ -127,7 +127,7 @@ fn what_is_minimised_for_a_program_is_what_is_printed() {
         let mesh = ["x=4", "x=2,y=2", "x=2,y=4"][case as usize % 3];
         let ops = 2 + random.below(5);
         let mut text = program(&mut random, &[mesh], ops);
-        // What no op takes is added up, so that all results have a gradient.
+        // Values that no op takes are added up, so that all results have a gradient.
         let calls: Vec<&str> =
             text.lines().filter_map(|line| line.split_once(" = ")).map(|(_, call)| call).collect();
         let is_taken =

@@ -410,8 +410,8 @@ impl Segment<'_> {
 
     /// Returns `true` for each operand of an op whose memory traffic depends on the strategy.
     ///
-    /// What a kernel reads is known before. If it were part of its first statement, to read less there would
-    /// seem to be worth a redistribution in the kernel.
+    /// The reads of a kernel are known before. As a part of its first statement, they would seem to justify a
+    /// redistribution in the kernel, to read less there.
     fn stored(&self, inputs: &[ValueId], outputs: &[ValueId]) -> Vec<bool> {
         let is_inner = |v: &ValueId| self.graph.values[v.0].inner;
         let is_in_kernel = inputs.iter().chain(outputs).any(is_inner);

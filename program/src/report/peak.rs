@@ -9,7 +9,7 @@
 //!
 //! and the result of a view, or of a redistribution without any copy, shares the buffer of its operand. While
 //! a redistribution runs, its staging is live too: the buffers of its plan other than source and target.
-//! Communication buffers of an engine are not counted.
+//! Communication buffers of an engine are not counted. Values [inside a kernel](crate::Value::inner) have no bytes.
 
 use core::fmt;
 

@@ -105,7 +105,7 @@ fn only_what_stays_in_a_kernel_is_inner() {
         names.collect::<Vec<_>>().join(" ")
     };
     assert_eq!(inner("b: inner S(0) = relu(a)\nc = neg(b)"), "b");
-    // A result of the program, and what is sent.
+    // A result of the program is stored, and a value that is sent.
     assert_eq!(inner("b: inner S(0) = relu(a)\nc: inner S(0) = neg(b)"), "b");
     assert_eq!(inner("b: inner S(0) = relu(a)\nc: R = b\nd = neg(c)"), "");
     // A gradient takes it in another kernel.
