@@ -184,7 +184,7 @@ impl BackwardWork {
             };
         }
         for &(made, input) in &self.gradients {
-            shards[made] = inputs[input].clone();
+            shards[made].clone_from(&inputs[input]);
         }
         for line in &self.lines {
             self.follow(line, &mut shards, &line.makes);

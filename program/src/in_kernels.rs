@@ -60,6 +60,13 @@ fn root(kernels: &[usize], mut n: usize) -> usize {
 }
 
 impl Program {
+    /// Returns the program in which every value is in memory.
+    pub(crate) fn without_kernels(&self) -> Program {
+        let mut program = self.clone();
+        program.values.iter_mut().for_each(|value| value.inner = false);
+        program
+    }
+
     /// Stores the results of statements none of whose results is used: they are results of the program.
     pub(crate) fn store_results(&mut self) {
         let mut is_used = vec![false; self.values.len()];

@@ -175,7 +175,7 @@ fn moved(
     };
     let to = program.add(name, source.dtype, is);
     program.values[to.0].inner = source.inner && forward.steps().is_empty();
-    // What is sent, or copied, is in memory.
+    // Values that are sent or copied are in memory.
     program.values[from.0].inner &= forward.steps().is_empty();
     program.statements.push(Statement::Redistribute { from, to, forward, backward, via: None });
     Ok(to)
