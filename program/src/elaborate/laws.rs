@@ -219,9 +219,9 @@ fn both(text: &str) -> (u64, u64, u64) {
 fn written(text: &str) -> u64 {
     let elaborator = ShardingSolver::new().beam_width(usize::MAX);
     let mut types = Types::new(&elaborator.planner);
-    let mut ways = Ways::new(&elaborator.planner, elaborator.rates);
     with_segment(text, |segment, mut program| {
-        segment.elaborate(&elaborator, &mut program, &mut types, &mut ways).unwrap()
+        let mut ways = Ways::new(&elaborator.planner, &program.table, elaborator.rates);
+        segment.elaborate(&elaborator, &mut program, &mut types, &mut ways).unwrap().0
     })
 }
 
