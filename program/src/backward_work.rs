@@ -248,6 +248,9 @@ impl BackwardWork {
         let Some(bound) = bound_of(&line.op) else {
             let (from, to) = (line.takes[0], line.makes[0]);
             let (from, to) = if smaller == line.takes.as_slice() { (to, from) } else { (from, to) };
+            if to < self.saved.len() {
+                return 1.0;
+            }
             regroup(
                 (&self.values[from].shape, &shards[from].clone()),
                 (&self.values[to].shape, &mut shards[to]),
@@ -276,7 +279,8 @@ impl BackwardWork {
                 }
             }
         }
-        for (v, dims) in operands().zip(&bound.dims).filter(|(v, _)| smaller.contains(v)) {
+        let follows = |v: &usize| smaller.contains(v) && *v >= self.saved.len();
+        for (v, dims) in operands().zip(&bound.dims).filter(|(v, _)| follows(v)) {
             for (dim, part) in dims.iter().zip(&mut shards[v]) {
                 if let Some(factors) = dim.as_deref().filter(|factors| !factors.is_empty()) {
                     *part = (*part).min(factors.iter().map(|&f| parts[usize::from(f)]).product());
@@ -291,7 +295,7 @@ impl BackwardWork {
         let numel = |dims: &[usize]| dims.iter().map(|&n| n as f64).product::<f64>();
         let mut share = 1.0;
         for &from in line.takes.iter().chain(&line.makes) {
-            for &to in smaller {
+            for &to in smaller.iter().filter(|to| **to >= self.saved.len()) {
                 if self.values[from].shape == self.values[to].shape {
                     shards[to] = shards[to].iter().zip(&shards[from]).map(|(&a, &b)| a.min(b)).collect();
                 }
@@ -312,10 +316,13 @@ pub(crate) fn of_dtype(call: &OpCall, dtype: DType) -> Cow<'_, OpCall> {
     }
 }
 
-/// Returns the shard of a value on the first rank, which has the most if shards are uneven.
+/// Returns the shard of a value on the rank that has the most of it.
 pub(crate) fn shard(sharding: &Sharding) -> Local {
-    let shape =
-        sharding.common_local_shape().or_else(|| sharding.local_shape(sharding.mesh().min_rank()).ok());
+    let most = || {
+        let shapes = sharding.mesh().ranks().filter_map(|rank| sharding.local_shape(rank).ok());
+        shapes.max_by_key(|shape| shape.iter().product::<usize>())
+    };
+    let shape = sharding.common_local_shape().or_else(most);
     shape.map_or_else(|| Local::from_slice(sharding.shape()), |shape| Local::from_slice(&shape))
 }
 
