@@ -241,7 +241,7 @@ pub(crate) fn between(
     }
     // The first redistribution does everything that needs no intermediate type.
     let gradient = gradient.or_else(|| to.gradient.clone());
-    Ok(Some(ShardingType { value: value.unwrap_or_else(|| to.value.clone()), gradient }))
+    Ok(Some(ShardingType::new(value.unwrap_or_else(|| to.value.clone()), gradient)))
 }
 
 /// Returns the modelled cost in picoseconds, forward and backward; `None` if there is no plan.

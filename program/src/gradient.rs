@@ -136,7 +136,7 @@ impl Backward<'_> {
     fn dual(&self, v: ValueId) -> Option<(ShardingType, Option<Arc<ShardingType>>)> {
         let of = |is: &ShardingType| {
             let is = is.gradient_type()?;
-            Some(if self.twice { is } else { ShardingType { gradient: None, ..is } })
+            Some(if self.twice { is } else { is.without_gradient() })
         };
         let value = self.program.get(v);
         Some((of(&value.ty)?, value.letters.as_deref().and_then(of).map(Arc::new)))

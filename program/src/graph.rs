@@ -179,9 +179,7 @@ impl Graph {
     /// mesh.
     pub fn input(&mut self, name: &str, dtype: DType, shape: &[usize], text: &str) -> Result<ValueId, Error> {
         let is = self.type_of(name, shape, text)?;
-        let value = self.input_with_type(name, dtype, is)?;
-        self.constrain_letters(value, text)?;
-        Ok(value)
+        self.input_with_type(name, dtype, is)
     }
 
     /// Adds an input of a type.
@@ -235,9 +233,9 @@ impl Graph {
                 });
             }
         }
-        let gradient = is.gradient.filter(|_| !marked);
-        known.pinned = Some(Arc::new(ShardingType { value: is.value, gradient }));
-        known.letters = None;
+        let is = if marked { is.without_gradient() } else { is };
+        known.letters = meshes.one_rank().and(is.letters()).cloned();
+        known.pinned = Some(Arc::new(ShardingType::new(is.value, is.gradient)));
         Ok(())
     }
 
@@ -290,9 +288,9 @@ impl Graph {
             if let Some((Some(is), letters)) = of.map(|of| (of.pinned.clone(), of.letters.clone())) {
                 self.constrain(v, ShardingType::clone(&is))?;
                 let marked = self.is_below_mark(v);
-                self.values[v.0].letters = letters.map(|letters| {
-                    let gradient = letters.gradient.clone().filter(|_| !marked);
-                    Arc::new(ShardingType { value: letters.value.clone(), gradient })
+                self.values[v.0].letters = letters.map(|letters| match marked {
+                    true => Arc::new(ShardingType::clone(&letters).without_gradient()),
+                    false => letters,
                 });
             }
         }

@@ -78,7 +78,7 @@ impl Along {
             None => None,
             Some(gradient) => Some(self.clone().gradient().of_sharding(gradient, axis)?),
         };
-        Some(ShardingType { value, gradient })
+        Some(ShardingType::new(value, gradient))
     }
 }
 

@@ -12,11 +12,11 @@
 
 use std::sync::Arc;
 
+use reshard_sharding::internal::OneRank;
 use reshard_sharding::{Mesh, Sharding, ShardingType};
 
 use crate::Error;
 use crate::graph::{Graph, GraphStatement, ValueId};
-use crate::one_rank::OneRank;
 
 /// The name of the first mesh, which texts omit.
 const FIRST: &str = "default";
@@ -40,7 +40,7 @@ pub struct Meshes {
 impl Meshes {
     /// Returns the meshes of a program with a single mesh.
     pub(crate) fn new(first: &Mesh) -> Meshes {
-        Meshes { list: vec![(FIRST.to_owned(), first.clone())], one_rank: OneRank::of(first) }
+        Meshes { list: vec![(FIRST.to_owned(), first.clone())], one_rank: OneRank::of(first).map(Arc::new) }
     }
 
     /// Returns the axes of one rank along which types stay as written, if there are some.
@@ -212,7 +212,7 @@ impl Graph {
     pub(crate) fn sharding_of(&self, name: &str, shape: &[usize], text: &str) -> Result<ShardingType, Error> {
         let (mesh, text) = self.mesh_of(name, text)?;
         let value = Sharding::parse(mesh, shape, text).map_err(|e| Error::of(name, e))?;
-        Ok(ShardingType { value, gradient: None })
+        ShardingType::new(value, None).written(text).map_err(|e| Error::of(name, e))
     }
 
     /// Splits a text into the mesh that it names, and the rest.

@@ -282,8 +282,7 @@ fn input(graph: &mut Graph, scope: &mut Scope, line: &str) -> Result<(), Error> 
         ));
     }
     let is = read(graph, scope, name.trim(), &shape, text)?;
-    let value = graph.input_with_type(&scope.makes(name.trim(), true), dtype, is)?;
-    graph.constrain_letters(value, text)
+    graph.input_with_type(&scope.makes(name.trim(), true), dtype, is).map(|_| ())
 }
 
 /// An element type and a shape: `f32[4,8]`.
@@ -368,7 +367,7 @@ fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> R
             let is = read(graph, scope, name, graph.shape(from), text)?;
             let made = graph.redistribute_as(from, &scope.makes(name, false), is, via)?;
             graph.values[made.0].inner = inner;
-            return graph.constrain_letters(made, text);
+            return Ok(());
         }
         (From::Value(from), _) => {
             return malformed(format!(
@@ -408,12 +407,10 @@ fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> R
         }
         if via.is_some() {
             let is = read(graph, scope, name, graph.shape(output), text)?;
-            let made = graph.redistribute_as(output, full, is, via)?;
-            graph.constrain_letters(made, text)?;
+            graph.redistribute_as(output, full, is, via)?;
         } else if !text.is_empty() {
             let is = read(graph, scope, name, graph.shape(output), text)?;
             graph.constrain(output, is)?;
-            graph.constrain_letters(output, text)?;
         }
     }
     let (Some(by), Some(&output)) = (by, outputs.first()) else { return Ok(()) };

@@ -1,9 +1,8 @@
 //! Types along axes of one rank.
 //!
-//! A sharding is the elements that each rank holds, and along an axis of one rank every placement is the same:
-//! on `dp=1`, `S(0)` and `R` are one sharding. The type of a program is more: it states which ranks *would*
-//! differ. So that a program that is wrong for 64 ranks is rejected for 1, a graph stores with each type its
-//! **letters**: the type along the axes of one rank, on a mesh of these axes alone with two ranks each.
+//! So that a program that is wrong for 64 ranks is rejected for 1, a graph stores with each type its
+//! **letters**: the type along the axes of one rank, on a mesh of these axes alone with two ranks each. They are
+//! those of the given [`ShardingType`].
 //!
 //! ```text
 //! mesh dp=1,tp=4         S(0),S(1)        letters, on dp=2: S(0)
@@ -14,13 +13,13 @@
 //! redistributions are restricted, and the letters of the second program are those of the first one's values.
 //! Shardings, plans and costs are those of the mesh: communication along an axis of one rank is free.
 //!
-//! Letters exist for types given as texts. Programs with several meshes, with `local` over an axis of one rank
-//! (its shapes have the size of the axis), or with a type that is not a text have none and are not checked
-//! along these axes; nor are types such as `RG(0,[8])` that are valid for one size only.
+//! Types have letters if they are made from texts or placements. Programs with several meshes, with `local` over
+//! an axis of one rank (its shapes have the size of the axis), or with a type of shardings have none and are not
+//! checked along these axes; nor are types such as `RG(0,[8])` that are valid for one size only.
 
 use std::sync::Arc;
 
-use reshard_sharding::internal::outside_brackets;
+use reshard_sharding::internal::OneRank;
 use reshard_sharding::{Mesh, Sharding, ShardingType};
 
 use crate::graph::{Given, Graph, GraphStatement, Known, ValueId};
@@ -28,88 +27,6 @@ use crate::local_type::Partly;
 use crate::meshes::Meshes;
 use crate::program::{Program, Value};
 use crate::{Error, ShardingSolver};
-
-/// The number of ranks in place of one: the least that can differ.
-const RANKS: usize = 2;
-
-/// The axes of one rank of a mesh that has some.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct OneRank {
-    /// Their numbers.
-    axes: Vec<usize>,
-    /// The number of axes of the mesh.
-    all: usize,
-    /// The same mesh with more ranks along them.
-    wide: Mesh,
-    /// A mesh of these axes alone, with more ranks.
-    alone: Mesh,
-}
-
-impl OneRank {
-    /// Returns the axes of one rank of a mesh; `None` without any, and for a mesh that lists its ranks.
-    pub(crate) fn of(mesh: &Mesh) -> Option<Arc<OneRank>> {
-        let all = mesh.axes().iter().map(|axis| (axis.name().as_str(), axis.size()));
-        let axes: Vec<usize> = (0..mesh.axes().len()).filter(|&axis| mesh.axes()[axis].size() == 1).collect();
-        if axes.is_empty() || Mesh::new(all.clone()).ok().as_ref() != Some(mesh) {
-            return None;
-        }
-        let wide =
-            Mesh::new(all.clone().map(|(name, size)| (name, if size == 1 { RANKS } else { size }))).ok()?;
-        let alone = Mesh::new(all.filter(|(_, size)| *size == 1).map(|(name, _)| (name, RANKS))).ok()?;
-        Some(Arc::new(OneRank { axes, all: mesh.axes().len(), wide, alone }))
-    }
-
-    /// Returns the letters of a type given as text; `None` if it is valid for one size only.
-    ///
-    /// Fails with `no_gradient` if the type has no cotangent along these axes.
-    fn letters(
-        &self,
-        shape: &[usize],
-        text: &str,
-        marked: bool,
-    ) -> Result<Option<ShardingType>, reshard_sharding::Error> {
-        let value = |mesh: &Mesh, text: &str| -> Option<ShardingType> {
-            Some(ShardingType { value: Sharding::parse(mesh, shape, text).ok()?, gradient: None })
-        };
-        let whole = match ShardingType::parse(&self.wide, shape, text) {
-            Ok(whole) if marked => ShardingType { gradient: None, ..whole },
-            Ok(whole) => whole,
-            Err(error @ reshard_sharding::Error::NoGradient { .. }) if !marked => return Err(error),
-            Err(_) => match value(&self.wide, text).filter(|_| marked) {
-                Some(whole) => whole,
-                None => return Ok(None),
-            },
-        };
-        let text = whole.to_string();
-        let Some(words) = words(&text, self.all) else { return Ok(None) };
-        let own: Vec<&str> = self.axes.iter().map(|&axis| words[axis]).collect();
-        Ok(ShardingType::parse(&self.alone, shape, &own.join(",")).ok())
-    }
-
-    /// Returns the sizes in place of one: `dp=2,cp=2`.
-    fn sizes(&self) -> String {
-        let axes = self.alone.axes().iter();
-        axes.map(|axis| format!("{}={}", axis.name(), axis.size())).collect::<Vec<_>>().join(",")
-    }
-
-    /// Returns a text of types with the words of these axes from another one.
-    ///
-    /// Returns `None` unless both are written axis by axis.
-    fn merged(&self, text: &str, letters: &str) -> Option<String> {
-        let mut words = words(text, self.all)?;
-        let own = self::words(letters, self.axes.len())?;
-        for (&axis, word) in self.axes.iter().zip(own) {
-            words[axis] = word;
-        }
-        Some(words.join(","))
-    }
-}
-
-/// Returns the words of a type that is written axis by axis.
-fn words(text: &str, axes: usize) -> Option<Vec<&str>> {
-    let words: Vec<&str> = outside_brackets(text, ',').collect();
-    (words.len() == axes).then_some(words)
-}
 
 impl Meshes {
     /// Formats a type with its mesh, and with these letters along axes of one rank.
@@ -128,27 +45,6 @@ impl Meshes {
 }
 
 impl Graph {
-    /// Keeps the type of a value as this text gives it along axes of one rank.
-    ///
-    /// Call it after [`Graph::constrain`] with the type that the text means.
-    ///
-    /// Fails with `no_gradient` if the type has no cotangent along these axes.
-    #[doc(hidden)]
-    pub fn constrain_letters(&mut self, value: ValueId, text: &str) -> Result<(), Error> {
-        let Some(one_rank) = self.meshes.one_rank() else { return Ok(()) };
-        let marked = self.is_below_mark(value);
-        let letters =
-            one_rank.letters(self.shape(value), text, marked).map_err(|e| Error::of(self.name(value), e))?;
-        self.values[value.0].letters = letters.map(Arc::new);
-        Ok(())
-    }
-
-    /// Returns the letters of a strategy's sharding given as text.
-    pub(crate) fn letters_of(&self, value: ValueId, text: &str) -> Option<Box<Sharding>> {
-        let letters = self.meshes.one_rank()?.letters(self.shape(value), text, true).ok()??;
-        Some(Box::new(letters.value))
-    }
-
     /// Returns the sharding constraint of a value as text.
     #[doc(hidden)]
     pub fn constraint_text(&self, value: ValueId) -> Option<String> {
@@ -166,10 +62,10 @@ impl Graph {
     pub(crate) fn lettered(&self) -> Option<Graph> {
         let one_rank = self.meshes.one_rank()?;
         let own = |along: &Partly| {
-            let number = |axis: usize| one_rank.axes.iter().position(|own| *own == axis);
+            let number = |axis: usize| one_rank.axes().iter().position(|own| *own == axis);
             along.iter().filter_map(|(axis, is)| Some((number(*axis)?, is.clone()))).collect()
         };
-        self.retyped(&one_rank.alone, &|known| known.letters.clone(), &|given| match given {
+        self.retyped(one_rank.alone(), &|known| known.letters.clone(), &|given| match given {
             Given::Whole { letters, .. } => {
                 letters.clone().map(|value| Given::Whole { value, letters: None })
             }
@@ -188,17 +84,17 @@ impl Graph {
     /// Returns the graph with more ranks along the axes of one rank; `None` if it is not known.
     fn widened(&self) -> Option<Graph> {
         let one_rank = self.meshes.one_rank()?;
-        let parse = |shape: &[usize], text: &str| Sharding::parse(&one_rank.wide, shape, text).ok();
+        let parse = |shape: &[usize], text: &str| Sharding::parse(one_rank.wide(), shape, text).ok();
         let typed = |known: &Known| {
             let (is, letters) = (known.pinned.as_deref()?, known.letters.as_deref());
             let text = self.meshes.type_text_with(is, letters);
             if is.gradient.is_none() {
                 let value = self.meshes.value_text_with(&is.value, letters.map(|letters| &letters.value));
-                return Some(Arc::new(ShardingType { value: parse(&known.shape, &value)?, gradient: None }));
+                return Some(Arc::new(ShardingType::new(parse(&known.shape, &value)?, None)));
             }
-            ShardingType::parse(&one_rank.wide, &known.shape, &text).ok().map(Arc::new)
+            ShardingType::parse(one_rank.wide(), &known.shape, &text).ok().map(Arc::new)
         };
-        self.retyped(&one_rank.wide, &typed, &|given| match given {
+        self.retyped(one_rank.wide(), &typed, &|given| match given {
             Given::Whole { value, letters } => {
                 let text = self.meshes.value_text_with(value, letters.as_deref());
                 let value = Box::new(parse(value.shape(), &text)?);
@@ -209,7 +105,8 @@ impl Graph {
     }
 
     fn on_one_rank(&self, error: Error) -> Error {
-        let sizes = self.meshes.one_rank().map_or_else(String::new, |one_rank| one_rank.sizes());
+        let axes = |one_rank: &Arc<OneRank>| one_rank.alone().to_string();
+        let sizes = self.meshes.one_rank().map_or_else(String::new, axes);
         Error::OneRank { sizes, error: Box::new(error) }
     }
 

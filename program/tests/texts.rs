@@ -248,7 +248,7 @@ fn pins_below_the_mark_are_read_as_they_are_printed() {
             assert_eq!(graph.to_string().parse::<Graph>().unwrap(), graph, "{program}");
             let value = |name: &str| graph.constraint(graph.value(name).unwrap()).unwrap().clone();
             assert_eq!(value("w").gradient, is.gradient, "{program}");
-            assert_eq!(value("w'"), ShardingType { value: value("w'").value, gradient: None }, "{program}");
+            assert_eq!(value("w'"), value("w'").without_gradient(), "{program}");
             said += 1;
         }
         let mut graph = Graph::new(&mesh);
@@ -258,7 +258,7 @@ fn pins_below_the_mark_are_read_as_they_are_printed() {
         let v = graph.redistribute(w, "v", is.clone()).unwrap();
         // A value computed above the mark keeps its gradient.
         assert_eq!(graph.constraint(w), Some(&is));
-        assert_eq!(graph.constraint(v), Some(&ShardingType { gradient: None, ..is.clone() }));
+        assert_eq!(graph.constraint(v), Some(&is.clone().without_gradient()));
         assert_eq!(graph.to_string().parse::<Graph>().unwrap(), graph, "{graph}");
         kept += usize::from(is.gradient.is_some());
     }

@@ -246,8 +246,7 @@ impl PyGraph {
         let mut graph = self.lock();
         let v = value(&graph, name)?;
         let is = type_of(graph.meshes(), graph.shape(v), r#type)?;
-        graph.constrain(v, is)?;
-        Ok(graph.constrain_letters(v, r#type)?)
+        Ok(graph.constrain(v, is)?)
     }
 
     /// Sets the strategy of the op that computes a value: the shardings of its inputs and of its outputs.
@@ -272,8 +271,7 @@ impl PyGraph {
         let mut graph = self.lock();
         let from = value(&graph, from_)?;
         let is = type_of(graph.meshes(), graph.shape(from), r#type)?;
-        let made = graph.redistribute(from, name, is)?;
-        graph.constrain_letters(made, r#type)?;
+        graph.redistribute(from, name, is)?;
         Ok(name.to_owned())
     }
 

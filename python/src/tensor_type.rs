@@ -32,7 +32,7 @@ impl PyType {
     #[staticmethod]
     #[pyo3(signature = (value, gradient=None))]
     fn of(value: &PySharding, gradient: Option<&PySharding>) -> PyType {
-        PyType(ShardingType { value: value.0.clone(), gradient: gradient.map(|gradient| gradient.0.clone()) })
+        PyType(ShardingType::new(value.0.clone(), gradient.map(|gradient| gradient.0.clone())))
     }
 
     /// The type with the cotangent sharding as gradient, which an op uses without a redistribution.

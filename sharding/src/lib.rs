@@ -64,5 +64,6 @@ pub mod internal {
     pub use crate::partition::{DimCut, Made, chunk};
     pub use crate::region::{Run, append, shared, shared_len};
     pub use crate::sharding::{AxisCut, Cuts, Shape, canonical_partial, check_sizes, cut_after, numel};
+    pub use crate::sharding_type::one_rank::OneRank;
     pub use crate::view::advice::advised;
 }

@@ -109,8 +109,8 @@ fn a_plan_turned_round_is_its_transpose() {
         let mut any = |mesh: &Mesh| {
             let value = random_sharding(&mut r, mesh, &shape);
             match r.below(3) {
-                0 => ShardingType { value, gradient: Some(random_sharding(&mut r, mesh, &shape)) },
-                1 => ShardingType { value: value.clone(), gradient: Some(value) },
+                0 => ShardingType::new(value, Some(random_sharding(&mut r, mesh, &shape))),
+                1 => ShardingType::new(value.clone(), Some(value)),
                 _ => ShardingType::from_value(value).unwrap(),
             }
         };

@@ -102,8 +102,8 @@ fn forward_and_backward_of_any_move_are_adjoint() {
         let mut any = || {
             let value = random_sharding(&mut r, &mesh, &shape);
             match r.below(4) {
-                0 => ShardingType { value, gradient: Some(random_sharding(&mut r, &mesh, &shape)) },
-                1 => ShardingType { value: value.clone(), gradient: Some(value) },
+                0 => ShardingType::new(value, Some(random_sharding(&mut r, &mesh, &shape))),
+                1 => ShardingType::new(value.clone(), Some(value)),
                 _ => ShardingType::from_value(value).unwrap(),
             }
         };

@@ -195,7 +195,7 @@ fn moved_via(
     let (mut from, is) = (from, &types.get(to).clone());
     let dtype = program.get(from).dtype;
     if let Some(middle) = comm_dtype::between(&elaborator.planner, &program.get(from).ty, is, via)? {
-        let middle = ShardingType { gradient: middle.gradient.filter(|_| is.gradient.is_some()), ..middle };
+        let middle = if is.gradient.is_some() { middle } else { middle.without_gradient() };
         let name = program.fresh(stem(name), graph);
         from = through(elaborator, program, from, (middle, dtype, via), &name)?;
     }

@@ -371,7 +371,7 @@ impl Segment<'_> {
         let given: Option<Vec<TypeId>> = by.and_then(|_| {
             let whole = |(v, given): (&ValueId, &Given)| match given {
                 Given::Whole { value, .. } => {
-                    let plain = Arc::new(ShardingType { value: (**value).clone(), gradient: None });
+                    let plain = Arc::new(ShardingType::new((**value).clone(), None));
                     Some(types.id(graph.dtype(*v), plain))
                 }
                 Given::Along(_) => None,
@@ -443,5 +443,5 @@ fn with_gradient_if(is: &Arc<ShardingType>, has: bool) -> Arc<ShardingType> {
     if has || is.gradient.is_none() {
         return Arc::clone(is);
     }
-    Arc::new(ShardingType { value: is.value.clone(), gradient: None })
+    Arc::new(ShardingType::new(is.value.clone(), None))
 }

@@ -111,9 +111,8 @@ impl Graph {
         let (dtype, shape) = (self.dtype(from), self.shape(from).to_vec());
         if let Some(is) = local_type::whole(&along, self.mesh(), &shape) {
             let text = local_type::written(&along, self.mesh());
-            let to = self.redistribute_as(from, name, is, via)?;
-            self.constrain_letters(to, &text)?;
-            return Ok(to);
+            let is = is.written(&text).map_err(|e| Error::of(name, e))?;
+            return self.redistribute_as(from, name, is, via);
         }
         via.map_or(Ok(()), |via| comm_dtype::check(name, dtype, via))?;
         let to = self.named(name, dtype, &shape)?;

@@ -53,8 +53,10 @@ impl Graph {
                     return Ok(Given::Along(partly));
                 }
                 let name = format!("the strategy of {call}, {}", self.name(v));
-                let value = Box::new(self.sharding_of(&name, self.shape(v), text)?.value);
-                Ok(Given::Whole { value, letters: self.letters_of(v, text) })
+                let is = self.sharding_of(&name, self.shape(v), text)?;
+                let letters = self.meshes.one_rank().and(is.letters());
+                let letters = letters.map(|letters| Box::new(letters.value.clone()));
+                Ok(Given::Whole { value: Box::new(is.value), letters })
             })
             .collect();
         let given = given?;

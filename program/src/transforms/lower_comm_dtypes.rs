@@ -126,7 +126,7 @@ impl Wire<'_> {
         while self.program.value(&name).is_some() {
             name.push('\'');
         }
-        self.program.add(&name, dtype, ShardingType { value: is, gradient: None })
+        self.program.add(&name, dtype, ShardingType::new(is, None))
     }
 
     fn moved(&mut self, from: ValueId, word: &str, is: &Sharding, plan: &Arc<Plan>) -> ValueId {
@@ -158,7 +158,7 @@ impl Wire<'_> {
         let op = self.program.table.op(&call, &[takes.shape()])?;
         let all = takes.shape().iter().map(|&n| n as f64).product::<f64>();
         let share = if all > 0.0 { takes.ty.value.max_local_numel() as f64 / all } else { 0.0 };
-        let without_gradient = |is: &ShardingType| ShardingType { gradient: None, ..is.clone() };
+        let without_gradient = |is: &ShardingType| is.clone().without_gradient();
         let strategy = TypedStrategy {
             inputs: vec![without_gradient(&takes.ty).into()],
             outputs: vec![without_gradient(&makes.ty).into()],

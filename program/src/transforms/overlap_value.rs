@@ -361,7 +361,7 @@ impl<'a> Chunk<'a> {
     fn typed(&self, v: ValueId, shape: &[usize]) -> Result<ShardingType, Error> {
         let of = |s: &Sharding| Sharding::parse(s.mesh(), shape, &s.to_string());
         let is = &self.program.get(v).ty;
-        Ok(ShardingType { value: of(&is.value)?, gradient: is.gradient.as_ref().map(of).transpose()? })
+        Ok(ShardingType::new(of(&is.value)?, is.gradient.as_ref().map(of).transpose()?))
     }
 
     fn name(&self, graph: &Graph, v: ValueId, piece: usize) -> String {

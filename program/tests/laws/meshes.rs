@@ -132,7 +132,7 @@ fn a_type_on_no_mesh_of_the_program_is_refused() {
         ),
         "{e}"
     );
-    let torn = ShardingType { value: is("tp=2", "S(0)").value, gradient: is("tp=2@2", "S(0)").gradient };
+    let torn = ShardingType::new(is("tp=2", "S(0)").value, is("tp=2@2", "S(0)").gradient);
     let e = graph.input_with_type("y", DType::F32, torn).unwrap_err();
     assert!(e.to_string().contains("`y` is on tp=2 and its gradient on tp=2@2"), "{e}");
 }

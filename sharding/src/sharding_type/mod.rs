@@ -31,9 +31,13 @@
 //! ```
 
 mod notation;
+pub(crate) mod one_rank;
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use crate::sharding::PartialAxis;
-use crate::{Error, ReduceOp, Sharding, SubAxis};
+use crate::{Error, Mesh, Placement, Placements, ReduceOp, Sharding, SubAxis};
 
 /// The sharding of a tensor and that of its gradient, of one shape.
 ///
@@ -49,15 +53,76 @@ use crate::{Error, ReduceOp, Sharding, SubAxis};
 /// assert_eq!(zero2.gradient_type().map(|t| t.to_string()).as_deref(), Some("S(0)|R,S(1)"));
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+///
+/// Along axes of one rank a type is printed as it was written; equality is that of the shardings.
+///
+/// ```
+/// use reshard_sharding::{Mesh, ShardingType};
+/// let alone: Mesh = "dp=1,tp=4".parse()?;
+/// let is = ShardingType::parse(&alone, &[64, 32], "S(0),I")?;
+/// assert_eq!((is.to_string().as_str(), is.value.to_string().as_str()), ("S(0),I", "R,R"));
+/// # Ok::<(), reshard_sharding::Error>(())
+/// ```
+#[derive(Clone, Debug)]
 pub struct ShardingType {
     /// The sharding of the value.
     pub value: Sharding,
     /// The sharding of the gradient; `None` for values without a gradient: integers, booleans, constants.
     pub gradient: Option<Sharding>,
+    /// The same along the axes of one rank, if it is known; see [`one_rank`].
+    letters: Option<Arc<ShardingType>>,
+}
+
+impl PartialEq for ShardingType {
+    fn eq(&self, other: &ShardingType) -> bool {
+        (&self.value, &self.gradient) == (&other.value, &other.gradient)
+    }
+}
+
+impl Eq for ShardingType {}
+
+impl Hash for ShardingType {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.value.hash(hasher);
+        self.gradient.hash(hasher);
+    }
 }
 
 impl ShardingType {
+    /// Returns the type of these shardings.
+    pub fn new(value: Sharding, gradient: Option<Sharding>) -> ShardingType {
+        ShardingType { value, gradient, letters: None }
+    }
+
+    /// Returns the type of these placements, one for each axis of the mesh, with their cotangent as gradient.
+    ///
+    /// It is kept as it is along axes of one rank, unlike [`ShardingType::from_value`] of a sharding.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Placement, ShardingType};
+    /// let alone: Mesh = "dp=1".parse()?;
+    /// let is = ShardingType::from_placements(&alone, &[64, 32], &[Placement::Shard(0)])?;
+    /// assert_eq!(is.to_string(), "S(0)");
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    ///
+    /// Fails as [`Sharding::new`], and with `no_gradient` as [`Sharding::cotangent`].
+    pub fn from_placements(
+        mesh: &Mesh,
+        shape: &[usize],
+        placements: &[Placement],
+    ) -> Result<ShardingType, Error> {
+        let text = Placements(placements.iter().cloned().collect()).to_string();
+        ShardingType::from_value(Sharding::new(mesh, shape, placements)?)?.written(&text)
+    }
+
+    /// Returns the type without its gradient.
+    #[must_use]
+    pub fn without_gradient(self) -> ShardingType {
+        let letters = self.letters.map(|letters| Arc::new(ShardingType::clone(&letters).without_gradient()));
+        ShardingType { value: self.value, gradient: None, letters }
+    }
+
     /// Returns the type whose gradient is the value's cotangent sharding.
     ///
     /// Backward produces it without communication.
@@ -65,7 +130,7 @@ impl ShardingType {
     /// Fails with `no_gradient` as [`Sharding::cotangent`].
     pub fn from_value(value: Sharding) -> Result<ShardingType, Error> {
         let gradient = Some(value.cotangent()?);
-        Ok(ShardingType { value, gradient })
+        Ok(ShardingType::new(value, gradient))
     }
 
     /// Returns the type with the value's cotangent sharding, except along `along`.
@@ -90,12 +155,13 @@ impl ShardingType {
         let terms = value.replicated_axes_but(along);
         let gradient =
             Some(value.with_partial(terms.iter().map(|&sub| PartialAxis { sub, op: ReduceOp::Sum }))?);
-        Ok(ShardingType { value, gradient })
+        Ok(ShardingType::new(value, gradient))
     }
 
     /// Returns the type of the gradient: value and gradient are exchanged; `None` without one.
     pub fn gradient_type(&self) -> Option<ShardingType> {
-        Some(ShardingType { value: self.gradient.clone()?, gradient: Some(self.value.clone()) })
+        let letters = self.letters.as_ref().and_then(|letters| letters.gradient_type()).map(Arc::new);
+        Some(ShardingType { value: self.gradient.clone()?, gradient: Some(self.value.clone()), letters })
     }
 }
 

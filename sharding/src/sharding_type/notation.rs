@@ -45,13 +45,18 @@ impl ShardingType {
     /// Fails as [`Sharding::parse`], and with `no_gradient` where the implied cotangent sharding does not
     /// exist.
     pub fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<ShardingType, Error> {
+        ShardingType::read(mesh, shape, text)?.written(text)
+    }
+
+    /// Returns the shardings that a text means.
+    fn read(mesh: &Mesh, shape: &[usize], text: &str) -> Result<ShardingType, Error> {
         if let Some((value, gradient)) = two_shardings(text) {
             let value = Sharding::parse(mesh, shape, value)?;
             let gradient = match gradient {
                 None => None,
                 Some(text) => Some(Sharding::parse(mesh, shape, text)?),
             };
-            return Ok(ShardingType { value, gradient });
+            return Ok(ShardingType::new(value, gradient));
         }
         let words: Vec<&str> = outside_brackets(text, ',').collect();
         if words.iter().any(|word| *word == "I" || outside_brackets(word, BAR).count() > 1) {
@@ -69,7 +74,7 @@ impl ShardingType {
         value.cotangent()?;
         let terms = reduced.iter().map(|&sub| PartialAxis { sub, op: ReduceOp::Sum });
         let gradient = Some(value.with_partial(terms)?);
-        Ok(ShardingType { value, gradient })
+        Ok(ShardingType::new(value, gradient))
     }
 
     /// Returns the type by tensor, `[{dp},{}] unreduced={tp} reduced={cp}`.
@@ -80,6 +85,9 @@ impl ShardingType {
     /// with `no_gradient` for values that are partial by an op other than sum, and as
     /// [`Sharding::to_dims_notation`].
     pub fn to_dims_notation(&self) -> Result<String, Error> {
+        if let Some(Ok(text)) = self.widened().map(|wide| wide.to_dims_notation()) {
+            return Ok(text);
+        }
         let reduced = self.reduced_axes("by tensor")?;
         let mut text = self.value.to_dims_notation()?;
         if !reduced.is_empty() {
@@ -96,6 +104,9 @@ impl ShardingType {
     ///
     /// Fails as [`ShardingType::to_dims_notation`] and [`Sharding::to_partition_spec`].
     pub fn to_partition_spec(&self) -> Result<String, Error> {
+        if let Some(Ok(text)) = self.widened().map(|wide| wide.to_partition_spec()) {
+            return Ok(text);
+        }
         self.value.spec_with(&self.reduced_axes("PartitionSpec")?)
     }
 
@@ -148,7 +159,7 @@ impl ShardingType {
 impl fmt::Display for ShardingType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(words) = self.words() {
-            return f.write_str(&words);
+            return f.write_str(&self.with_letters(words));
         }
         let gradient = match &self.gradient {
             None => NONE.to_owned(),
@@ -235,11 +246,11 @@ fn axis_by_axis(mesh: &Mesh, shape: &[usize], text: &str, words: &[&str]) -> Res
     }
     let value = Sharding::parse(mesh, shape, &values.join(","))?;
     if gradients.iter().all(Option::is_none) {
-        return Ok(ShardingType { value, gradient: None });
+        return Ok(ShardingType::new(value, None));
     }
     let Some(gradients) = gradients.into_iter().collect::<Option<Vec<String>>>() else {
         return Err(expected(text, "a gradient along every axis, or |- for none along all"));
     };
     let gradient = Some(Sharding::parse(mesh, shape, &gradients.join(","))?);
-    Ok(ShardingType { value, gradient })
+    Ok(ShardingType::new(value, gradient))
 }

@@ -77,7 +77,7 @@ fn any_type(r: &mut Random) -> ShardingType {
         2 | 3 => Some(random_sharding(r, &mesh, &shape)),
         _ => return ShardingType::from_value(value).unwrap(),
     };
-    ShardingType { value, gradient }
+    ShardingType::new(value, gradient)
 }
 
 #[test]

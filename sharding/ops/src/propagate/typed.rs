@@ -227,7 +227,7 @@ impl OnMesh {
         let OnMesh { shardings, types, .. } = self;
         let value = shardings[number.0].as_ref()?;
         let make = || match again {
-            None => Some(Arc::new(ShardingType { value: value.clone(), gradient: None })),
+            None => Some(Arc::new(ShardingType::new(value.clone(), None))),
             Some(again) => ShardingType::invariant_along(value.clone(), again).ok().map(Arc::new),
         };
         types.entry((number, again.cloned())).or_insert_with(make).clone()
