@@ -96,7 +96,8 @@ def typed(of: Any, shape: Sequence[int] | None = None) -> ShardingType:
     shape = of.shape if shape is None else shape
     axes, said = _named(of)
     value = sharding(NamedSharding(axes, said), shape)
-    return ShardingType.of(value, Sharding(value.mesh, value.shape, _by_tensor(said, len(shape), said.reduced)))
+    # As text: a type is kept along axes of one rank, where shardings are the same.
+    return ShardingType(value.mesh, value.shape, f"{_by_tensor(said, len(shape), said.unreduced)} reduced={{{','.join(sorted(said.reduced))}}}")
 
 
 def named(of: Sharding | ShardingType, on: AnyMesh) -> NamedSharding:

@@ -9,7 +9,7 @@ from torch.distributed.tensor import DTensor
 
 from reshard._refusals import refused
 
-from reshard.torch.specs import mesh, sharding, words
+from reshard.torch.specs import mesh, placement, sharding, words
 
 
 def device_mesh_of(tensors: list[torch.Tensor]) -> DeviceMesh | None:
@@ -24,13 +24,14 @@ def device_mesh_of(tensors: list[torch.Tensor]) -> DeviceMesh | None:
 def type_of(name: str, tensor: torch.Tensor | None, root: DeviceMesh | None, replicated: str, axes: int) -> str:
     """Returns the type of a tensor on the root mesh; a DTensor is replicated along the dims that its mesh lacks.
 
-    `replicated` is the type of a replicated axis: `I` for parameters, whose gradients are reduced, `R` for inputs.
+    Along dims of one rank its placements are kept, because a sharding is the same with any. `replicated` is the type of a replicated axis: `I` for parameters, whose gradients are reduced, `R` for inputs.
     """
     if root is None or not isinstance(tensor, DTensor):
         return ",".join([replicated] * axes)
     own = tensor.device_mesh
     text, order, of_order = str(sharding(tensor)).partition(" order=")
-    of_own = [replicated if word == "R" else word for word in words(text)]
+    kept = [placement(one) if size == 1 else word for one, size, word in zip(tensor.placements, own.shape, words(text), strict=True)]
+    of_own = [replicated if word == "R" else word for word in kept]
     if own == root:
         return ",".join(of_own) + order + of_order
     names, of_root = own.mesh_dim_names or (), root.mesh_dim_names or ()

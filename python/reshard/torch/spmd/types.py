@@ -80,7 +80,7 @@ def sharding_type(over: Mesh | str | DeviceMesh, shape: Sequence[int], types: An
     values: list[str] = []
     gradients: list[str] = []
     for axis, size in zip(ranks.names, ranks.shape, strict=True):
-        one = by_axis.get(axis, R if size == 1 else None)
+        one = by_axis.get(axis, I if size == 1 else None)
         if axis in dims and one not in (None, V):
             raise refused("placement", f"{axis} shards dim {dims[axis]} in the partition_spec, but its type is {one!r}; give V")
         if one is None and axis not in dims:
@@ -103,8 +103,9 @@ def sharding_type(over: Mesh | str | DeviceMesh, shape: Sequence[int], types: An
     # The order of the mesh is the default, and needs no words.
     several = any(len(axes) > 1 for axes in entries)
     order = f" order={{{','.join(axis for axes in entries for axis in axes)}}}" if several else ""
-    value, gradient = (Sharding(ranks, tuple(shape), ",".join(words) + order) for words in (values, gradients))
-    return ShardingType.of(value, gradient)
+    # As text: a type is kept along axes of one rank, where shardings are the same.
+    value, gradient = (f"({','.join(words)}{order})" for words in (values, gradients))
+    return ShardingType(ranks, tuple(shape), f"{value}|{gradient}")
 
 
 def written(type: ShardingType) -> SpmdType:
