@@ -155,6 +155,25 @@ def test_moves_pins_and_strategies_are_written():
     assert made["out"].type == "I" and sum(item.received_bytes[0] for item in made.statements) > 0
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_what_is_wrong_for_two_ranks_is_rejected_for_one(ranks):
+    def solved(weight, f=lambda x, w: x @ w):
+        mesh = f"dp={ranks}"
+        shapes = {"x": ((8, 4), "S(0)"), "w": ((4, 4), weight)}
+        inputs = {name: ("f32", shape, reshard.ShardingType(mesh, shape, text)) for name, (shape, text) in shapes.items()}
+        return reshard.program(f, mesh, implicit_redistribution="deny", **inputs)
+
+    right = solved("R")
+    assert [right[name].type for name in ("x", "w", "out")] == ["S(0)", "R", "S(0)"]
+    assert str(reshard.program(str(right), implicit_redistribution="deny")) == str(right)
+    moved = solved("R", lambda x, w: reshard.constrain((x @ w).to("S(1)").relu(), "S(1)"))
+    assert moved["out"].type == "S(1)"
+    for wrong in (lambda: solved("S(0)"), lambda: solved("R", lambda x, w: x.to("S(1)") @ w)):
+        with pytest.raises(ReshardError, match="along dp") as refused:
+            wrong()
+        assert refused.value.kind == "needs_redistribute"
+
+
 def test_ones_own_kernels_and_ops():
     table = reshard.OpTable()
     table.add("gated", "ij,ij->ij {multilinear}")

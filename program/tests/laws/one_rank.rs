@@ -2,7 +2,9 @@
 
 use core::fmt::Write as _;
 
+use reshard_kernels::DType;
 use reshard_program::{ComputeRates, Error, Graph, ImplicitRedistribution, Pass, Program, ShardingSolver};
+use reshard_sharding::{Mesh, Placement, ShardingType};
 use reshard_test_support::{Random, Sweep};
 
 /// Solves a text without implicit redistributions.
@@ -76,6 +78,34 @@ fn what_is_wrong_for_two_ranks_is_rejected_for_one() {
         let error =
             explicit(&format!("mesh dp={ranks}\n{}", step.replace("g: R = w\n", "").replace("x, g", "x, w")));
         assert_eq!(error.unwrap_err().code(), "needs_gradient_redistribute");
+    }
+}
+
+/// A graph is built of types as it is of texts.
+#[test]
+fn types_are_kept_as_texts_are() {
+    let build = |ranks: usize, weight: Placement| -> Result<Graph, Error> {
+        let mesh = Mesh::new([("dp", ranks)])?;
+        let mut graph = Graph::new(&mesh);
+        let placed = |shape: &[usize], is: Placement| ShardingType::from_placements(&mesh, shape, &[is]);
+        let x = graph.input_with_type("x", DType::F32, placed(&[8, 4], Placement::Shard(0))?)?;
+        let w = graph.input_with_type("w", DType::F32, placed(&[4, 4], weight)?)?;
+        let y = graph.apply(&"mm".parse()?, &[x, w], &["y"])?[0];
+        graph.constrain(y, ShardingType::parse(&mesh, &[8, 4], "S(0)")?)?;
+        graph.redistribute(y, "z", ShardingType::parse(&mesh, &[8, 4], "[{},{dp}]")?)?;
+        Ok(graph)
+    };
+    let solver = ShardingSolver::new().implicit_redistribution(ImplicitRedistribution::Deny);
+    for ranks in [1, 2] {
+        let graph = build(ranks, Placement::Replicate).unwrap();
+        let text = format!(
+            "mesh dp={ranks}\nx: f32[8,4] S(0)\nw: f32[4,4] R\ny: S(0) = mm(x, w)\nz: S(1) = y\n"
+        );
+        assert_eq!(text.parse::<Graph>().as_ref(), Ok(&graph));
+        assert_eq!((graph.to_string(), solver.solve(&graph).unwrap().to_string()), (text.clone(), text));
+        let wrong = solver.solve(&build(ranks, Placement::Shard(0)).unwrap()).unwrap_err();
+        assert_eq!(wrong.code(), "needs_redistribute");
+        assert_eq!(matches!(wrong, Error::OneRank { .. }), ranks == 1, "{wrong}");
     }
 }
 

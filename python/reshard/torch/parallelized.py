@@ -31,6 +31,10 @@ def type_of(name: str, tensor: torch.Tensor | None, root: DeviceMesh | None, rep
     own = tensor.device_mesh
     text, order, of_order = str(sharding(tensor)).partition(" order=")
     kept = [placement(one) if size == 1 else word for one, size, word in zip(tensor.placements, own.shape, words(text), strict=True)]
+    if order:
+        # The order lists all axes that shard.
+        also = [axis for axis, size, word in zip(mesh(own).names, own.shape, kept, strict=True) if size == 1 and word.startswith("S")]
+        of_order = f"{{{','.join([of_order.strip('{}'), *also])}}}"
     of_own = [replicated if word == "R" else word for word in kept]
     if own == root:
         return ",".join(of_own) + order + of_order

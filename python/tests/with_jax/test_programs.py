@@ -136,3 +136,27 @@ def test_what_has_no_op_is_refused_by_its_name() -> None:
         program(lambda x: x.sum(), x, wrt=["y"])
     with pytest.raises(reshard.ReshardError, match="needs a single number"):
         program(lambda x: x * 2, x, wrt=["x"])
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_what_is_wrong_for_two_ranks_is_rejected_for_one(ranks: int) -> None:
+    mesh = device_mesh({"dp": ranks}, AxisType.Explicit)
+
+    def on(spec: P) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((8, 8), "float32", sharding=NamedSharding(mesh, spec))
+
+    def solved(function: Callable[..., Any], *args: Any) -> reshard.Program:
+        return program(function, *args, implicit_redistribution="deny")
+
+    x, replicated = on(P("dp")), on(P(None, reduced={"dp"}))
+    assert str(reshard.jax.typed(x)) == "S(0)" and reshard.jax.named(reshard.jax.typed(x), mesh).spec == P("dp", None)
+    right = solved(lambda x, w: x @ w, x, replicated)
+    assert [right[name].type for name in ("x", "w", "out")] == ["S(0)", "R", "S(0)"]
+    after = NamedSharding(device_mesh({"dp": ranks}, AxisType.Auto), P(None, "dp"))
+    moved = solved(lambda x: lax.with_sharding_constraint(x, after), x)
+    assert moved["out"].type == "S(1)"
+    # Both are sharded; and replicas that do the same work on all ranks.
+    for weight in (x, on(P())):
+        with pytest.raises(reshard.ReshardError, match="along dp") as refused:
+            solved(lambda x, w: x @ w, x, weight)
+        assert refused.value.kind.startswith("needs_")

@@ -2,14 +2,17 @@
 
 import pytest
 import torch
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
 
 from ranks import Ranks
-from reshard import ReshardError
-from reshard.torch import check
+from reshard import ReshardError, Sharding, ShardingSolver
+from reshard.torch import check, sharding
+from reshard.torch import mesh as as_mesh
+from reshard.torch.parallelized import type_of
+from reshard.torch.version import DTensorSpec, ShardOrderEntry, TensorMeta
 
 
 class Block(torch.nn.Module):
@@ -115,3 +118,46 @@ def parallelized(rank: int) -> None:
 
 def test_a_module_that_is_parallelized_says_its_types(eight: Ranks) -> None:
     eight.run(parallelized)
+
+
+def one_rank(rank: int) -> None:
+    deny = ShardingSolver("deny")
+    for sizes in [(2, 2), (1, 4), (4, 1)]:
+        mesh = init_device_mesh("cpu", sizes, mesh_dim_names=("dp", "tp"))
+
+        def on(shape: tuple[int, ...], *placements: Placement, mesh: DeviceMesh = mesh) -> DTensor:
+            return distribute_tensor(torch.ones(shape), mesh, placements)
+
+        x = on((8, 8), Shard(0), Replicate())
+        module = torch.nn.Linear(8, 8, bias=False)
+        right = {"weight": "R,S(0)"}
+        for weight in ([Shard(0), Shard(0)], [Shard(1), Shard(0)], [Replicate(), Shard(0)]):
+            module.weight = torch.nn.Parameter(on((8, 8), *weight))
+            # A parameter is invariant where it is replicated, so that the last one is wrong too.
+            with pytest.raises(ReshardError, match="along dp") as wrong:
+                check(module, [x], solver=deny)
+            assert wrong.value.kind.startswith("needs_")
+            checked = check(module, [x], placements=right, solver=deny)
+            assert [checked.program[name].type for name in ("weight", "input", *checked.results)] == ["R,S(0)", "S(0),R", "S(0),S(1)"]
+        sharded = parallelize_module(torch.nn.Linear(8, 8, bias=False), mesh["tp"], ColwiseParallel())
+        fully_shard(sharded, mesh=mesh["dp"])
+        with pytest.raises(ReshardError, match="needs a redistribution"):
+            check(sharded, [x], solver=deny)
+        # On its own slice of the mesh.
+        part = torch.nn.Linear(8, 8, bias=False)
+        part.weight = torch.nn.Parameter(distribute_tensor(torch.ones(8, 8), mesh["dp"], [Shard(0)]))
+        with pytest.raises(ReshardError, match="along dp"):
+            check(part, [x], solver=deny)
+    # The order of axes that shard one dim has those of one rank too.
+    for sizes, expected in [((2, 1, 2), "S(0),S(0),S(0) order={z,x,y}"), ((2, 2, 1), "S(0),S(0),S(0) order={y,x,z}")]:
+        mesh = init_device_mesh("cpu", sizes, mesh_dim_names=("x", "y", "z"))
+        order = tuple(reversed(range(3)))
+        meta = TensorMeta(torch.Size([7, 5]), (5, 1), torch.float32)
+        spec = DTensorSpec(mesh, (Shard(0),) * 3, tensor_meta=meta, shard_order=(ShardOrderEntry(0, order),))
+        held = DTensor(torch.ones(sharding(spec).local_shape(rank)), spec, requires_grad=False)
+        text = type_of("x", held, mesh, "R", 3)
+        assert text == expected and Sharding(as_mesh(mesh), (7, 5), text) == sharding(spec)
+
+
+def test_what_is_wrong_for_two_ranks_is_rejected_for_one(four: Ranks) -> None:
+    four.run(one_rank)

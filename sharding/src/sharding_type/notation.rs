@@ -85,8 +85,8 @@ impl ShardingType {
     /// with `no_gradient` for values that are partial by an op other than sum, and as
     /// [`Sharding::to_dims_notation`].
     pub fn to_dims_notation(&self) -> Result<String, Error> {
-        if let Some(Ok(text)) = self.widened().map(|wide| wide.to_dims_notation()) {
-            return Ok(text);
+        if let Some(kept) = self.kept(ShardingType::to_dims_notation) {
+            return kept;
         }
         let reduced = self.reduced_axes("by tensor")?;
         let mut text = self.value.to_dims_notation()?;
@@ -104,8 +104,8 @@ impl ShardingType {
     ///
     /// Fails as [`ShardingType::to_dims_notation`] and [`Sharding::to_partition_spec`].
     pub fn to_partition_spec(&self) -> Result<String, Error> {
-        if let Some(Ok(text)) = self.widened().map(|wide| wide.to_partition_spec()) {
-            return Ok(text);
+        if let Some(kept) = self.kept(ShardingType::to_partition_spec) {
+            return kept;
         }
         self.value.spec_with(&self.reduced_axes("PartitionSpec")?)
     }

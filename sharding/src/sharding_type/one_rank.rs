@@ -120,10 +120,19 @@ impl ShardingType {
         Ok(self)
     }
 
-    /// Returns the type with two ranks along each axis of one rank, if it is known there.
-    pub(super) fn widened(&self) -> Option<ShardingType> {
+    /// Returns this type in a notation that lists axes: as it is with two ranks along each axis of one rank.
+    ///
+    /// Returns `None` if that is not known, or if a dim is too small for them.
+    pub(super) fn kept(
+        &self,
+        write: impl Fn(&ShardingType) -> Result<String, Error>,
+    ) -> Option<Result<String, Error>> {
         self.letters.as_ref()?;
-        ShardingType::parse(OneRank::of(self.value.mesh())?.wide(), self.value.shape(), &self.to_string()).ok()
+        let (one_rank, text) = (OneRank::of(self.value.mesh())?, self.to_string());
+        match write(&ShardingType::parse(one_rank.wide(), self.value.shape(), &text).ok()?) {
+            Err(Error::Uneven { .. }) => None,
+            written => Some(written),
+        }
     }
 
     /// Returns a text of this type with its letters.

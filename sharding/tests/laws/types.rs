@@ -1,5 +1,5 @@
 //! Types and cotangent shardings: the product of a tensor and a gradient, and one text for every type.
-use reshard_sharding::{Mesh, Sharding, ShardingType};
+use reshard_sharding::{Error, Mesh, Placement, Sharding, ShardingType};
 use reshard_test_support::{Random, Sweep, every, random_mesh, random_shape, random_sharding, shards_of};
 
 /// Shards of small numbers.
@@ -195,4 +195,50 @@ fn no_text_makes_the_reader_of_types_panic() {
             assert_eq!(ShardingType::parse(&mesh, &[8, 8], &t.to_string()), Ok(t), "{text}");
         }
     }
+}
+
+/// A type on axes of one rank is written as on two ranks each, in all notations.
+#[test]
+fn types_of_one_rank_are_written_as_those_of_two() {
+    let words = ["R", "I", "S(0)", "S(1)", "P", "R|S(0)"];
+    let on = |[a, b]: [usize; 2]| -> Mesh { format!("a={a},b={b}").parse().unwrap() };
+    let mut types: Vec<String> = every(&words, 2).into_iter().map(|words| words.join(",")).collect();
+    types.extend(["S(0)|-,R|-", "R|-,P(max)|-", "R,P(max)", "P(max),S(0)"].map(str::to_owned));
+    for dims in ["{},{a}", "{a},{b}", "{a,b},{}", "{b,a},{}", "{},{}"] {
+        types.push(format!("[{dims}]"));
+    }
+    types.extend(["[{},{a}] reduced={b}", "[{b},{}] unreduced={a}", "[{},{}] reduced={a}"].map(str::to_owned));
+    let (mut right, mut wrong) = (0, 0);
+    for text in &types {
+        let two = ShardingType::parse(&on([2, 2]), &[16, 16], text);
+        for sizes in [[1, 2], [2, 1], [1, 1]] {
+            let one = ShardingType::parse(&on(sizes), &[16, 16], text);
+            let two = match (&one, &two) {
+                // Chunks that one axis leaves to another are of sizes.
+                (_, Ok(two)) if two.to_string().contains("SS(") => continue,
+                (Ok(_), Ok(two)) => two,
+                (one, two) => {
+                    let code = |of: &Result<ShardingType, Error>| of.as_ref().err().map(Error::code);
+                    assert_eq!(code(one), code(two), "{text} on {sizes:?}");
+                    wrong += 1;
+                    continue;
+                }
+            };
+            let one = one.unwrap();
+            let written = |of: &ShardingType| {
+                let other = [of.to_dims_notation(), of.to_partition_spec()].map(Result::ok);
+                (of.to_string(), other, of.gradient_type().map(|of| of.to_string()))
+            };
+            assert_eq!(written(&one), written(two), "{text} on {sizes:?}");
+            assert_eq!(written(&one.clone().without_gradient()), written(&two.clone().without_gradient()));
+            // Equality is that of the shardings.
+            assert_eq!(one, ShardingType::new(one.value.clone(), one.gradient.clone()), "{text}");
+            right += 1;
+        }
+    }
+    assert!(right > 100 && wrong > 5, "{right} and {wrong}");
+    // Placements are the same as their text.
+    let placed = [Placement::Shard(0), Placement::Replicate];
+    let is = ShardingType::from_placements(&on([1, 1]), &[16, 16], &placed).unwrap();
+    assert_eq!((is.to_string().as_str(), is.value.to_string().as_str()), ("S(0),R", "R,R"));
 }

@@ -80,7 +80,7 @@ def sharding_type(over: Mesh | str | DeviceMesh, shape: Sequence[int], types: An
     values: list[str] = []
     gradients: list[str] = []
     for axis, size in zip(ranks.names, ranks.shape, strict=True):
-        one = by_axis.get(axis, I if size == 1 else None)
+        one = by_axis.get(axis, R if size == 1 else None)
         if axis in dims and one not in (None, V):
             raise refused("placement", f"{axis} shards dim {dims[axis]} in the partition_spec, but its type is {one!r}; give V")
         if one is None and axis not in dims:
