@@ -90,8 +90,7 @@ impl Chunk<'_> {
     fn alone(&self) -> Result<Graph, Error> {
         let Chunk { program, from, to, inputs, outputs, .. } = *self;
         let mut graph = Graph::on_meshes(program.meshes().clone(), program.table().clone());
-        let without_gradient =
-            |v: ValueId| ShardingType::new(program.get(v).ty.value.clone(), None);
+        let without_gradient = |v: ValueId| ShardingType::new(program.get(v).ty.value.clone(), None);
         let input = |graph: &mut Graph, v: ValueId, name: String| {
             graph.input_with_type(&name, program.get(v).dtype, without_gradient(v))
         };

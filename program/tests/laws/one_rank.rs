@@ -98,9 +98,8 @@ fn types_are_kept_as_texts_are() {
     let solver = ShardingSolver::new().implicit_redistribution(ImplicitRedistribution::Deny);
     for ranks in [1, 2] {
         let graph = build(ranks, Placement::Replicate).unwrap();
-        let text = format!(
-            "mesh dp={ranks}\nx: f32[8,4] S(0)\nw: f32[4,4] R\ny: S(0) = mm(x, w)\nz: S(1) = y\n"
-        );
+        let text =
+            format!("mesh dp={ranks}\nx: f32[8,4] S(0)\nw: f32[4,4] R\ny: S(0) = mm(x, w)\nz: S(1) = y\n");
         assert_eq!(text.parse::<Graph>().as_ref(), Ok(&graph));
         assert_eq!((graph.to_string(), solver.solve(&graph).unwrap().to_string()), (text.clone(), text));
         let wrong = solver.solve(&build(ranks, Placement::Shard(0)).unwrap()).unwrap_err();

@@ -65,7 +65,12 @@ impl OneRank {
     /// Returns the letters of a type given as text; `None` if it is valid for one size only.
     ///
     /// Fails with `no_gradient` if a type with a gradient has no cotangent along these axes.
-    fn letters(&self, shape: &[usize], text: &str, has_gradient: bool) -> Result<Option<ShardingType>, Error> {
+    fn letters(
+        &self,
+        shape: &[usize],
+        text: &str,
+        has_gradient: bool,
+    ) -> Result<Option<ShardingType>, Error> {
         let whole = match ShardingType::parse(&self.wide, shape, text) {
             Ok(whole) if has_gradient => whole,
             Ok(whole) => whole.without_gradient(),
@@ -137,9 +142,8 @@ impl ShardingType {
 
     /// Returns a text of this type with its letters.
     pub(super) fn with_letters(&self, text: String) -> String {
-        let merged = |letters: &Arc<ShardingType>| {
-            OneRank::of(self.value.mesh())?.merged(&text, &letters.to_string())
-        };
+        let merged =
+            |letters: &Arc<ShardingType>| OneRank::of(self.value.mesh())?.merged(&text, &letters.to_string());
         self.letters.as_ref().and_then(merged).unwrap_or(text)
     }
 }

@@ -207,7 +207,8 @@ fn types_of_one_rank_are_written_as_those_of_two() {
     for dims in ["{},{a}", "{a},{b}", "{a,b},{}", "{b,a},{}", "{},{}"] {
         types.push(format!("[{dims}]"));
     }
-    types.extend(["[{},{a}] reduced={b}", "[{b},{}] unreduced={a}", "[{},{}] reduced={a}"].map(str::to_owned));
+    types
+        .extend(["[{},{a}] reduced={b}", "[{b},{}] unreduced={a}", "[{},{}] reduced={a}"].map(str::to_owned));
     let (mut right, mut wrong) = (0, 0);
     for text in &types {
         let two = ShardingType::parse(&on([2, 2]), &[16, 16], text);
