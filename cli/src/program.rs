@@ -230,12 +230,6 @@ impl Elaborated {
         let planner = Planner::new().topology(topology);
         let elaborator = ShardingSolver::new().planner(planner).rates(rates).implicit_redistribution(moves);
         let mut program = elaborator.solve(&graph)?;
-        if moves != ImplicitRedistribution::Allow
-            && !graph.has_letters()
-            && let Some(error) = hidden(table, text, &sizes, &graph, &elaborator)
-        {
-            return Err(error.into());
-        }
         let plain = with.has_passes().then(|| program.clone());
         if with.gather.reshard_after_forward {
             program = program.rematerialize(&program.gathered_parameters())?;
@@ -265,31 +259,6 @@ fn within_limit(statements: usize) -> Result<(), CliError> {
         "the program has {statements} or more statements, above the limit of {MOST_STATEMENTS}; check fewer of its equal layers"
     );
     Err(CliError::refused("too_large", message))
-}
-
-/// Finds an error that axes of one rank hide: solves the program with two ranks on those axes.
-///
-/// The solver does so itself, except for programs with `local` over such an axis, whose shapes have its size.
-fn hidden(
-    table: &Arc<OpTable>,
-    text: &str,
-    sizes: &[(&str, usize)],
-    graph: &Graph,
-    elaborator: &ShardingSolver,
-) -> Option<Error> {
-    let mesh = graph.mesh();
-    let alone: Vec<&str> = mesh.axes().iter().filter(|a| a.size() == 1).map(|a| a.name().as_str()).collect();
-    if alone.is_empty() {
-        return None;
-    }
-    let kept = sizes.iter().copied().filter(|(name, _)| !alone.contains(name));
-    let widened: Vec<(&str, usize)> = kept.chain(alone.iter().map(|&name| (name, 2))).collect();
-    // Types that give sizes of shards are valid for these axes only.
-    let graph = Graph::parse_with_axes(Arc::clone(table), text, &widened).ok()?;
-    let error = elaborator.solve(&graph).err()?;
-    let axes: Vec<String> = alone.iter().map(|name| format!("{name}=2")).collect();
-    matches!(error, Error::NeedsRedistribute { .. })
-        .then(|| Error::OneRank { sizes: axes.join(","), error: Box::new(error) })
 }
 
 /// `dp=8,tp=2`.

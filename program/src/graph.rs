@@ -27,6 +27,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Error;
 use crate::meshes::Meshes;
+use crate::one_rank::WideText;
 
 pub(crate) use names::{gradient_name, gradient_of};
 pub(crate) use statement::{Given, GraphStatement};
@@ -87,6 +88,8 @@ pub struct Graph {
     marked: Option<ValueId>,
     /// Names in use elsewhere: generated names avoid them.
     pub(crate) reserved: Arc<FxHashSet<String>>,
+    /// The graph of the same text with more ranks along axes of one rank, if types have no letters.
+    pub(crate) wide: Option<Arc<WideText>>,
 }
 
 /// Formats the graph text.
@@ -120,7 +123,7 @@ impl Graph {
     pub(crate) fn on_meshes(meshes: Meshes, table: Arc<OpTable>) -> Graph {
         let (values, statements) = (Vec::new(), Vec::new());
         let (names, marked) = (FxHashMap::default(), None);
-        Graph { table, meshes, values, statements, names, marked, reserved: Arc::default() }
+        Graph { table, meshes, values, statements, names, marked, reserved: Arc::default(), wide: None }
     }
 
     /// Returns the first mesh, which has all ranks.

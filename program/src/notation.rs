@@ -39,6 +39,7 @@ use crate::Error;
 use crate::graph::{Graph, ValueId, gradient_name};
 use crate::local_type;
 use crate::notation::assigned::{Assigned, From};
+use crate::one_rank::WideText;
 use crate::repeat::{Block, Scope};
 use crate::shard_map::Regions;
 
@@ -69,6 +70,12 @@ impl Graph {
     /// Returns an error for an axis that is not in the mesh, for a mesh whose ranks are not in order, and if
     /// the text has further meshes for another number of ranks.
     pub fn parse_with_axes(table: Arc<OpTable>, text: &str, sizes: &[(&str, usize)]) -> Result<Graph, Error> {
+        let mut graph = Graph::read(Arc::clone(&table), text, sizes)?;
+        graph.wide = WideText::of(&graph, |sizes| Graph::read(table, text, sizes).ok(), sizes);
+        Ok(graph)
+    }
+
+    fn read(table: Arc<OpTable>, text: &str, sizes: &[(&str, usize)]) -> Result<Graph, Error> {
         if text.len() > LONGEST {
             let reason = format!("a program has at most {LONGEST} bytes, but this one has {}", text.len());
             return Err(Error::Parse { reason }.on(1));

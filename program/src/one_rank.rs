@@ -15,7 +15,8 @@
 //!
 //! Types have letters if they are made from texts or placements. Programs with several meshes, with `local` over
 //! an axis of one rank (its shapes have the size of the axis), or with a type of shardings have none and are not
-//! checked along these axes; nor are types such as `RG(0,[8])` that are valid for one size only.
+//! checked along these axes; nor are types such as `RG(0,[8])` that are valid for one size only. If such a
+//! program is a text, the solver also solves the same text with two ranks on each axis.
 
 use std::sync::Arc;
 
@@ -27,6 +28,30 @@ use crate::local_type::Partly;
 use crate::meshes::Meshes;
 use crate::program::{Program, Value};
 use crate::{Error, ShardingSolver};
+
+/// The graphs of a text on its mesh, and with two ranks along each axis of one rank.
+#[derive(Clone)]
+pub(crate) struct WideText {
+    parsed: Graph,
+    wide: Graph,
+}
+
+impl WideText {
+    /// Reads a text again with more ranks, unless its types have letters.
+    ///
+    /// Returns `None` for types and shapes that are valid for one size only.
+    pub(crate) fn of(
+        parsed: &Graph,
+        read: impl FnOnce(&[(&str, usize)]) -> Option<Graph>,
+        sizes: &[(&str, usize)],
+    ) -> Option<Arc<WideText>> {
+        let one_rank = OneRank::of(parsed.mesh()).filter(|_| !parsed.has_letters())?;
+        let alone = one_rank.alone().axes().iter().map(|axis| (axis.name().as_str(), axis.size()));
+        let kept = sizes.iter().copied().filter(|(name, _)| one_rank.alone().axis(name).is_err());
+        let wide = read(&kept.chain(alone).collect::<Vec<_>>())?;
+        Some(Arc::new(WideText { parsed: parsed.clone(), wide }))
+    }
+}
 
 impl Meshes {
     /// Formats a type with its mesh, and with these letters along axes of one rank.
@@ -53,8 +78,7 @@ impl Graph {
     }
 
     /// Returns `true` if the types of this graph are known along axes of one rank, and there are some.
-    #[doc(hidden)]
-    pub fn has_letters(&self) -> bool {
+    fn has_letters(&self) -> bool {
         self.lettered().is_some()
     }
 
@@ -153,6 +177,17 @@ impl ShardingSolver {
             Some(before) => graph.on_one_rank(before),
             None => error,
         }
+    }
+
+    /// Returns the error of a graph of a text that is wrong with more ranks along the axes of one rank.
+    ///
+    /// A graph that has changed since it was parsed has none.
+    pub(crate) fn error_of_text(&self, graph: &Graph) -> Option<Error> {
+        let text = graph.wide.as_ref().filter(|text| text.parsed == *graph)?;
+        let error = self.without_network().solve(&text.wide).err()?;
+        let sizes = OneRank::of(graph.mesh())?.alone().to_string();
+        matches!(error, Error::NeedsRedistribute { .. })
+            .then(|| Error::OneRank { sizes, error: Box::new(error) })
     }
 
     fn error_of_widened(&self, graph: &Graph) -> Option<Error> {

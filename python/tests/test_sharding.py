@@ -133,7 +133,7 @@ def test_types() -> None:
     assert turned is not None and str(turned) == "S(0)|R,S(1)" and turned.gradient_type() == zero2
     assert ShardingType.invariant_along(Sharding.replicated("dp=2,tp=4", (64, 32)), "tp") == ShardingType("dp=2,tp=4", (64, 32), "R,I")
     assert ShardingType.of(weight.value).gradient is None
-    # Along an axis of one rank a type is what was written, and its sharding is not.
+    # Along an axis of one rank a type has its text, and its sharding has not.
     alone = ShardingType("dp=1,tp=4", (64, 32), "S(0),R")
     round_trips(alone)
     assert (str(alone), str(alone.value), alone.to_dims_notation()) == ("S(0),R", "R,R", "[{dp},{}] reduced={tp}")

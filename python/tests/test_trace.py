@@ -168,7 +168,8 @@ def test_what_is_wrong_for_two_ranks_is_rejected_for_one(ranks):
     assert str(reshard.program(str(right), implicit_redistribution="deny")) == str(right)
     moved = solved("R", lambda x, w: reshard.constrain((x @ w).to("S(1)").relu(), "S(1)"))
     assert moved["out"].type == "S(1)"
-    for wrong in (lambda: solved("S(0)"), lambda: solved("R", lambda x, w: x.to("S(1)") @ w)):
+    region = f"mesh dp={ranks}\nx: f32[8,4] S(0)\nlocal dp\n  in x: S(0)\n  s = sum(x, dims=[0])\n  out y: P = s\nend\nz = relu(y)\n"
+    for wrong in (lambda: solved("S(0)"), lambda: solved("R", lambda x, w: x.to("S(1)") @ w), lambda: reshard.program(region, implicit_redistribution="deny")):
         with pytest.raises(ReshardError, match="along dp") as refused:
             wrong()
         assert refused.value.kind == "needs_redistribute"

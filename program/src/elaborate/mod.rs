@@ -151,11 +151,22 @@ impl ShardingSolver {
             Err(error) if lettered.is_some() => return Err(self.error_next_to_letters(graph, error)),
             Err(error) => return Err(error),
         };
+        if let Some(error) = self.error_of_text(graph) {
+            return Err(error);
+        }
         if self.implicit_redistribution == ImplicitRedistribution::Deny {
             // The author chose the redistributions, and no gap is computed.
             program.gap = 0;
         }
         Ok(program)
+    }
+
+    /// Returns the same solver for types along axes of one rank.
+    ///
+    /// Only types matter there, and costs of this network may not be defined for their mesh.
+    pub(crate) fn without_network(&self) -> ShardingSolver {
+        let plain = ShardingSolver::new().implicit_redistribution(self.implicit_redistribution);
+        plain.beam_width(self.beam_width)
     }
 
     /// Solves a decomposed graph.
@@ -166,9 +177,7 @@ impl ShardingSolver {
         let reserved = graph.names();
         let ordered = gradients_last(graph);
         let mut own = Lane::new(self, graph, &ordered);
-        // Only types matter along axes of one rank, and costs of this network may not be defined for their mesh.
-        let plain = ShardingSolver::new().implicit_redistribution(self.implicit_redistribution);
-        let plain = plain.beam_width(self.beam_width);
+        let plain = self.without_network();
         let letters = letters.map(|graph| (graph, gradients_last(graph)));
         let mut beside = letters.as_ref().map(|(graph, ordered)| Lane::new(&plain, graph, ordered));
         let mut start = 0;

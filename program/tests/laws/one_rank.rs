@@ -108,6 +108,31 @@ fn types_are_kept_as_texts_are() {
     }
 }
 
+/// Shapes in a region have the size of its axis: its text is read for two ranks too.
+#[test]
+fn a_text_with_a_region_is_checked_for_two_ranks() {
+    let text = |ranks: usize, more: &str| -> Graph {
+        let region = "local dp\n  in x: S(0)\n  s = sum(x, dims=[0])\n  out y: P = s\nend\n";
+        format!("mesh dp={ranks}\nx: f32[8,4] S(0)\n{region}{more}").parse().unwrap()
+    };
+    let solver = ShardingSolver::new().implicit_redistribution(ImplicitRedistribution::Deny);
+    for ranks in [1, 2] {
+        solver.solve(&text(ranks, "z: R = y\nu = relu(z)\n")).unwrap();
+        let wrong = text(ranks, "u = relu(y)\n");
+        let error = solver.solve(&wrong).unwrap_err();
+        assert_eq!(
+            (error.code(), matches!(error, Error::OneRank { .. })),
+            ("needs_redistribute", ranks == 1)
+        );
+        assert_eq!(ShardingSolver::new().solve(&wrong).map(|_| ()), Ok(()));
+    }
+    // A graph that has changed is not what its text gives.
+    let mut changed = text(1, "u = relu(y)\n");
+    let y = changed.value("y").unwrap();
+    changed.apply(&"neg".parse().unwrap(), &[y], &["v"]).unwrap();
+    solver.solve(&changed).unwrap();
+}
+
 const WORDS: [&str; 6] = ["R", "I", "S(0)", "S(1)", "P", "R|S(0)"];
 
 fn drawn(random: &mut Random) -> String {

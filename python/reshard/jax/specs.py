@@ -96,7 +96,7 @@ def typed(of: Any, shape: Sequence[int] | None = None) -> ShardingType:
     shape = of.shape if shape is None else shape
     axes, said = _named(of)
     value = sharding(NamedSharding(axes, said), shape)
-    # As text: a type is kept along axes of one rank, where shardings are the same.
+    # As text: along axes of one rank types differ where shardings are the same.
     return ShardingType(value.mesh, value.shape, f"{_by_tensor(said, len(shape), said.unreduced)} reduced={{{','.join(sorted(said.reduced))}}}")
 
 

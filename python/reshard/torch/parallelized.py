@@ -24,7 +24,7 @@ def device_mesh_of(tensors: list[torch.Tensor]) -> DeviceMesh | None:
 def type_of(name: str, tensor: torch.Tensor | None, root: DeviceMesh | None, replicated: str, axes: int) -> str:
     """Returns the type of a tensor on the root mesh; a DTensor is replicated along the dims that its mesh lacks.
 
-    Along dims of one rank its placements are kept, because a sharding is the same with any. `replicated` is the type of a replicated axis: `I` for parameters, whose gradients are reduced, `R` for inputs.
+    Along dims of one rank its placements are used, because a sharding is the same with any. `replicated` is the type of a replicated axis: `I` for parameters, whose gradients are reduced, `R` for inputs.
     """
     if root is None or not isinstance(tensor, DTensor):
         return ",".join([replicated] * axes)

@@ -59,7 +59,7 @@ def test_every_type_is_converted_and_back() -> None:
                 assert sharding_type(mesh, shape, shards) == ours
             done += 1
     assert done == 191
-    # A type along an axis of one rank is kept; spmd_types drops it, and it is R then.
+    # spmd_types drops the type along an axis of one rank, and it is R then.
     for one, word in [({}, "R"), ({"one": I}, "I"), ({"one": S(1)}, "S(1)"), ({"one": P}, "P(sum)")]:
         assert str(sharding_type("x=4,one=1", (8, 8), {"x": S(0)} | one)) == f"S(0),{word}"
     assert str(sharding_type("x=4,one=1", (8, 8), {"x": V, "one": V}, PartitionSpec(("x", "one"), None))) == "S(0),S(0)"

@@ -96,7 +96,7 @@ impl ShardingType {
 
     /// Returns the type of these placements, one for each axis of the mesh, with their cotangent as gradient.
     ///
-    /// It is kept as it is along axes of one rank, unlike [`ShardingType::from_value`] of a sharding.
+    /// It prints these placements along axes of one rank too, unlike [`ShardingType::from_value`] of a sharding.
     ///
     /// ```
     /// use reshard_sharding::{Mesh, Placement, ShardingType};

@@ -103,7 +103,7 @@ def sharding_type(over: Mesh | str | DeviceMesh, shape: Sequence[int], types: An
     # The order of the mesh is the default, and needs no words.
     several = any(len(axes) > 1 for axes in entries)
     order = f" order={{{','.join(axis for axes in entries for axis in axes)}}}" if several else ""
-    # As text: a type is kept along axes of one rank, where shardings are the same.
+    # As text: along axes of one rank types differ where shardings are the same.
     value, gradient = (f"({','.join(words)}{order})" for words in (values, gradients))
     return ShardingType(ranks, tuple(shape), f"{value}|{gradient}")
 
