@@ -291,10 +291,8 @@ impl Graph {
             if let Some((Some(is), letters)) = of.map(|of| (of.pinned.clone(), of.letters.clone())) {
                 self.constrain(v, ShardingType::clone(&is))?;
                 let marked = self.is_below_mark(v);
-                self.values[v.0].letters = letters.map(|letters| match marked {
-                    true => Arc::new(ShardingType::clone(&letters).without_gradient()),
-                    false => letters,
-                });
+                let without = |is: Arc<ShardingType>| Arc::new(ShardingType::clone(&is).without_gradient());
+                self.values[v.0].letters = if marked { letters.map(without) } else { letters };
             }
         }
         self.push(GraphStatement::Op {
