@@ -251,7 +251,7 @@ impl BackwardWork {
             if to < self.saved.len() {
                 return 1.0;
             }
-            regroup(
+            shard_of_view(
                 (&self.values[from].shape, &shards[from].clone()),
                 (&self.values[to].shape, &mut shards[to]),
             );
@@ -327,7 +327,7 @@ pub(crate) fn shard(sharding: &Sharding) -> Local {
 }
 
 /// Makes a shard of a view as small as that of its operand: the major dims of a group are sharded first.
-fn regroup((from, has): (&[usize], &[usize]), (to, shard): (&[usize], &mut Local)) {
+fn shard_of_view((from, has): (&[usize], &[usize]), (to, shard): (&[usize], &mut Local)) {
     let (mut i, mut j) = (0, 0);
     while i < from.len() && j < to.len() {
         let (first, start) = (i, j);
