@@ -104,7 +104,7 @@ pub(crate) struct Ways {
     /// The strategies by query and available types of the inputs.
     known: FxHashMap<(u32, SmallVec<[AtHand; 4]>), Arc<Looked>>,
     lists: TypedLists,
-    /// The strategies by list address; lists are never dropped, so the address is a key.
+    /// The strategies by list: different available types often lead to one.
     looked: FxHashMap<(usize, OfList), Arc<Looked>>,
 }
 
@@ -173,9 +173,10 @@ impl Ways {
             output_gradients: &asked.output_gradients,
             nonnegative: &asked.nonnegative,
         };
-        let found = self.propagator.typed_once(&asked.op, mesh, &question, MOST, &mut self.lists)?;
+        let number = self.propagator.typed_once(&asked.op, mesh, &question, MOST, &mut self.lists)?;
+        let found = Arc::clone(self.lists.get(number));
         let OfList { given, along, input_dtypes, output_dtypes, call, stored } = &asked.of_list;
-        let of_list = (found.as_ptr() as usize, asked.of_list.clone());
+        let of_list = (number, asked.of_list.clone());
         if let Some(known) = self.looked.get(&of_list) {
             self.known.insert(key, Arc::clone(known));
             return Ok(Arc::clone(known));
@@ -186,7 +187,7 @@ impl Ways {
             let of = (call, &asked.op);
             self.backward.of(&self.table, of, dtypes.as_slice().into(), &asked.input_gradients)
         });
-        let mut back = Backward::new(backward, asked.op.inputs().len());
+        let mut back = Backward::new(backward);
         let mut out = Vec::with_capacity(found.len());
         let given = shardings_of(types, given);
         for strategy in &*found {
@@ -212,7 +213,7 @@ impl Ways {
             };
             let operations = if is_view { 0.0 } else { operations * strategy.work_fraction };
             let one = self.rates.time_us(computed(&dtypes), operations, bytes);
-            let picoseconds = ((one + back.us(strategy, &self.rates)) * 1e6).round() as u64;
+            let picoseconds = ((one + back.us(types, (&inputs, &outputs), &self.rates)) * 1e6).round() as u64;
             out.push(Way {
                 inputs,
                 outputs: outputs.into_iter().collect(),
@@ -253,30 +254,25 @@ pub(crate) fn computed(dtypes: &[DType]) -> DType {
 /// The compute time of the backward of one op, for all its strategies.
 struct Backward {
     work: Option<Arc<BackwardWork>>,
-    inputs: usize,
     /// The times by the shards of all operands.
-    known: FxHashMap<Vec<Local>, f64>,
-    shards: FxHashMap<*const ShardingType, Local>,
+    known: FxHashMap<[Vec<Local>; 2], f64>,
+    shards: FxHashMap<TypeId, Local>,
 }
 
 impl Backward {
-    fn new(work: Option<Arc<BackwardWork>>, inputs: usize) -> Backward {
-        Backward { work, inputs, known: FxHashMap::default(), shards: FxHashMap::default() }
+    fn new(work: Option<Arc<BackwardWork>>) -> Backward {
+        Backward { work, known: FxHashMap::default(), shards: FxHashMap::default() }
     }
 
-    fn us(&mut self, strategy: &TypedStrategy, rates: &ComputeRates) -> f64 {
+    fn us(&mut self, types: &Types, (inputs, outputs): (&[TypeId], &[TypeId]), rates: &ComputeRates) -> f64 {
         let Some(work) = &self.work else { return 0.0 };
-        // Strategies share the types of operands, which all live as long as their list.
-        let shards = &mut self.shards;
-        let shard_of = |is: &Arc<ShardingType>| {
-            shards.entry(Arc::as_ptr(is)).or_insert_with(|| shard(&is.value)).clone()
-        };
-        let operands: Vec<Local> = strategy.inputs.iter().chain(&strategy.outputs).map(shard_of).collect();
+        let mut shard_of =
+            |is: &TypeId| self.shards.entry(*is).or_insert_with(|| shard(&types.get(*is).value)).clone();
+        let operands = [inputs, outputs].map(|ids| ids.iter().map(&mut shard_of).collect::<Vec<Local>>());
         if let Some(&known) = self.known.get(&operands) {
             return known;
         }
-        let (inputs, outputs) = operands.split_at(self.inputs);
-        let us = work.local(inputs, outputs, rates).us;
+        let us = work.local(&operands[0], &operands[1], rates).us;
         self.known.insert(operands, us);
         us
     }

@@ -94,7 +94,7 @@ impl Propagator {
         self.asked(op, mesh, question, |typed| typed.all(most, &mut OnMesh::default()))
     }
 
-    /// Returns the same list from a cache, or computes and caches it.
+    /// Returns the number of the same list in a cache, computed and added if it is new.
     ///
     /// Requires that `most` is always the same.
     #[doc(hidden)]
@@ -105,20 +105,20 @@ impl Propagator {
         question: &TypedStrategyQuery<'_>,
         most: usize,
         known: &mut TypedLists,
-    ) -> Result<Arc<[Arc<TypedStrategy>]>, Error> {
-        let TypedLists { lists, meshes } = known;
+    ) -> Result<usize, Error> {
+        let TypedLists { numbers, lists, meshes } = known;
         self.asked(op, mesh, question, |typed| {
             let key = typed.key();
-            if let Some(list) = lists.get(&key) {
-                return Arc::clone(list);
+            if let Some(&number) = numbers.get(&key) {
+                return number;
             }
             let at = meshes.iter().position(|(known, _)| known == mesh).unwrap_or_else(|| {
                 meshes.push((mesh.clone(), OnMesh::default()));
                 meshes.len() - 1
             });
-            let list: Arc<[_]> = typed.all(most, &mut meshes[at].1).into_iter().map(Arc::new).collect();
-            lists.insert(key, Arc::clone(&list));
-            list
+            lists.push(typed.all(most, &mut meshes[at].1).into_iter().map(Arc::new).collect());
+            numbers.insert(key, lists.len() - 1);
+            lists.len() - 1
         })
     }
 
@@ -156,12 +156,18 @@ impl Propagator {
 /// A cache of lists of typed strategies: the same op is often requested with equally sharded inputs.
 #[derive(Debug, Default)]
 pub struct TypedLists {
-    lists: WordMap<Key, Arc<[Arc<TypedStrategy>]>>,
+    numbers: WordMap<Key, usize>,
+    lists: Vec<Arc<[Arc<TypedStrategy>]>>,
     /// The interned operands of all ops, per mesh.
     meshes: Vec<(Mesh, OnMesh)>,
 }
 
 impl TypedLists {
+    /// Returns a cached list.
+    pub fn get(&self, number: usize) -> &Arc<[Arc<TypedStrategy>]> {
+        &self.lists[number]
+    }
+
     /// The number of cached lists.
     pub fn len(&self) -> usize {
         self.lists.len()

@@ -78,7 +78,7 @@ fn a_list_out_of_a_memory_is_the_list() {
         let once = propagator.typed_once(op, mesh, &question, MOST, &mut known);
         match (own, once) {
             (Ok(own), Ok(once)) => {
-                let once: Vec<TypedStrategy> = once.iter().map(|s| (**s).clone()).collect();
+                let once: Vec<TypedStrategy> = known.get(once).iter().map(|s| (**s).clone()).collect();
                 assert_eq!(once, own, "{} on {mesh} of {inputs:?}", op.name());
                 asked += 1;
                 kept += usize::from(known.len() == before);
