@@ -256,6 +256,36 @@ fn a_choice_is_the_cheapest_of_all_and_the_bound_is_near() {
     assert!(near * 4 >= all * 3, "{near} of {all} bounds are within 1 % of the least");
 }
 
+#[test]
+fn the_least_computing_of_an_op_is_at_most_that_of_its_strategies() {
+    let sides = ["4,4096", "4096,4", "4,4", "512,512", "3,5"];
+    let calls = [
+        "transpose(x, dim0=0, dim1=1)",
+        "permute(x, dims=[1,0])",
+        "sum(x, dims=[0])",
+        "amax(x, dims=[1])",
+        "flip(x, dims=[0])",
+        "relu(x)",
+        "softmax(x, dim=1)",
+        "mm(x, w)",
+    ];
+    for (side, call) in sides.iter().flat_map(|side| calls.map(|call| (side, call))) {
+        for of_x in ["S(0),R", "S(0),S(0)", "S(1),S(1)", "S(0),S(1)"] {
+            let columns = side.split(',').next_back().unwrap();
+            let text = format!("mesh x=2,y=2\nx: f32[{side}] {of_x}\nw: f32[{columns},8] R,R\ny = {call}\n");
+            let elaborator = ShardingSolver::new();
+            let (least, cheapest) = of_segment(&text, &elaborator, |segment, facts, types, ways| {
+                let least: Vec<u64> = (0..3).map(|n| segment.least(&elaborator, ways, facts, n)).collect();
+                let found =
+                    segment.search(&elaborator, types, ways, facts, &least, &Limits::hasty()).unwrap();
+                let cheapest = found.looked[2].as_ref().unwrap().list.iter().map(|way| way.picoseconds).min();
+                (least[2], cheapest.unwrap())
+            });
+            assert!(least <= cheapest, "{text}{least} > {cheapest}");
+        }
+    }
+}
+
 /// Returns equal layers, each with a separate weight.
 fn layers(random: &mut Random, mesh: &str, count: usize) -> String {
     let axes = mesh.split(',').count();

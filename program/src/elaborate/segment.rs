@@ -245,7 +245,8 @@ impl Segment<'_> {
         if op.is_view() {
             return 0;
         }
-        let ranks = self.graph.meshes.at(self.runs_on(outputs)).size() as f64;
+        let size = self.graph.meshes.at(self.runs_on(outputs)).size();
+        let ranks = size as f64;
         let stored = self.stored(inputs, outputs);
         let bits = |v: &ValueId| {
             let elements = self.graph.shape(*v).iter().map(|&n| n as f64).product::<f64>();
@@ -254,7 +255,17 @@ impl Segment<'_> {
         let operands = inputs.iter().chain(outputs).zip(stored).filter(|(_, stored)| *stored);
         let bytes = operands.map(|(v, _)| bits(v)).sum::<f64>() / 8.0 / ranks;
         let dtypes: Vec<DType> = inputs.iter().chain(outputs).map(|v| self.graph.dtype(*v)).collect();
-        let one = elaborator.rates.time_us(ways::computed(&dtypes), op.operations() / ranks, bytes as u64);
+        // With one index of a dim on each rank, a permutation or a sum leaves all bytes in place.
+        let smallest = |shape: &[usize]| shape.iter().map(|n| n.div_ceil(size)).collect::<Vec<_>>();
+        let may_be_noop = match (op.inputs(), op.outputs(), dtypes.as_slice()) {
+            ([from], [to], [a, b]) => a == b && op.is_local_noop(&smallest(from), &smallest(to)),
+            _ => false,
+        };
+        let one = if may_be_noop {
+            0.0
+        } else {
+            elaborator.rates.time_us(ways::computed(&dtypes), op.operations() / ranks, bytes as u64)
+        };
         let back = ways.backward.of(&self.graph.table, (call, op), dtypes.into(), takes);
         let back = back.map_or(0.0, |back| back.least_us(ranks, &elaborator.rates));
         ((one + back) * 1e6) as u64
