@@ -23,7 +23,7 @@ use reshard_sharding::Sharding;
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
-use crate::in_kernels::at_hand_in_kernels;
+use crate::in_kernels::{InKernel, stored_operands};
 use crate::{ComputeRates, Error};
 
 /// The number of indices of a shard along each dim.
@@ -60,8 +60,6 @@ struct Line {
     op: Op,
     takes: Vec<usize>,
     makes: Vec<usize>,
-    /// `true` for each operand that is read from memory, or written to it.
-    stored: Vec<bool>,
 }
 
 /// The backward of ops, each computed once.
@@ -144,14 +142,6 @@ impl BackwardWork {
                 work.lines.remove(n);
             }
         }
-        let statements: Vec<(&[usize], &[usize])> =
-            work.lines.iter().map(|line| (line.takes.as_slice(), line.makes.as_slice())).collect();
-        let at_hand = at_hand_in_kernels(&statements, |v| work.values[v].inner);
-        for (n, line) in work.lines.iter_mut().enumerate() {
-            let operands = line.takes.iter().chain(&line.makes).enumerate();
-            let stored = operands.map(|(i, &v)| !at_hand.contains(&(n, i)) && !work.values[v].inner);
-            line.stored = stored.collect();
-        }
         Ok(work)
     }
 
@@ -165,12 +155,7 @@ impl BackwardWork {
             let inner = inner.get(self.values.len()).copied().unwrap_or(false);
             self.values.push(Held { shape: shape.clone(), dtype, inner });
         }
-        self.lines.push(Line {
-            op,
-            takes: takes.to_vec(),
-            makes: (first..self.values.len()).collect(),
-            stored: Vec::new(),
-        });
+        self.lines.push(Line { op, takes: takes.to_vec(), makes: (first..self.values.len()).collect() });
         Ok(())
     }
 
@@ -192,15 +177,17 @@ impl BackwardWork {
         for line in self.lines.iter().rev() {
             self.follow(line, &mut shards, &line.takes);
         }
-        let mut work = Work::default();
+        let (mut work, mut shares) = (Work::default(), Vec::with_capacity(self.lines.len()));
         for line in &self.lines {
             let share = self.follow(line, &mut shards, &line.makes);
-            if self.leaves_all(line, &shards) {
-                continue;
-            }
-            let operations = line.op.operations() * share;
+            shares.push(share);
+        }
+        for (n, stored) in self.stored(&shards).into_iter().enumerate() {
+            let Some(stored) = stored else { continue };
+            let line = &self.lines[n];
+            let operations = line.op.operations() * shares[n];
             work.operations += operations;
-            work.us += self.time_us(line, operations, 1.0, &shards, rates);
+            work.us += self.time_us((line, &stored), operations, 1.0, &shards, rates);
         }
         work
     }
@@ -209,14 +196,26 @@ impl BackwardWork {
     pub(crate) fn least_us(&self, ranks: f64, rates: &ComputeRates) -> f64 {
         let whole: Vec<Local> = self.values.iter().map(|held| Local::from_slice(&held.shape)).collect();
         let ones: Vec<Local> = self.values.iter().map(|held| smallvec![1; held.shape.len()]).collect();
-        let counts = |line: &&Line| !self.leaves_all(line, &ones);
-        let us = |line: &Line| self.time_us(line, line.op.operations() / ranks, ranks, &whole, rates);
-        self.lines.iter().filter(counts).map(us).sum()
+        let us = |(line, stored): (&Line, Option<Vec<bool>>)| {
+            let operations = line.op.operations() / ranks;
+            stored.map_or(0.0, |stored| self.time_us((line, &stored), operations, ranks, &whole, rates))
+        };
+        self.lines.iter().zip(self.stored(&ones)).map(us).sum()
+    }
+
+    /// Returns for each line the operands in memory; `None` for lines that leave every rank's data unchanged.
+    fn stored(&self, shards: &[Local]) -> Vec<Option<Vec<bool>>> {
+        let line = |line| (self.leaves_all(line, shards), line);
+        let lines: Vec<(bool, &Line)> = self.lines.iter().map(line).collect();
+        let statements: Vec<InKernel<'_, usize>> =
+            lines.iter().map(|(is_view, line)| (&line.takes[..], &line.makes[..], *is_view)).collect();
+        let stored = stored_operands(&statements, |v| self.values[v].inner);
+        lines.iter().zip(stored).map(|((is_view, _), stored)| (!is_view).then_some(stored)).collect()
     }
 
     fn time_us(
         &self,
-        line: &Line,
+        (line, stored): (&Line, &[bool]),
         operations: f64,
         ranks: f64,
         shards: &[Local],
@@ -226,7 +225,7 @@ impl BackwardWork {
         let Some(dtype) = values().map(|&v| self.values[v].dtype).find(|dtype| !dtype.is_integral()) else {
             return 0.0;
         };
-        let bytes = values().zip(&line.stored).filter(|(_, stored)| **stored).map(|(&v, _)| {
+        let bytes = values().zip(stored).filter(|(_, stored)| **stored).map(|(&v, _)| {
             let elements = shards[v].iter().fold(1u64, |n, &m| n.saturating_mul(m as u64));
             elements.saturating_mul(self.values[v].dtype.bits() as u64).div_ceil(8)
         });
@@ -318,11 +317,7 @@ pub(crate) fn of_dtype(call: &OpCall, dtype: DType) -> Cow<'_, OpCall> {
 
 /// Returns the shard of a value on the rank that has the most of it.
 pub(crate) fn shard(sharding: &Sharding) -> Local {
-    let most = || {
-        let shapes = sharding.mesh().ranks().filter_map(|rank| sharding.local_shape(rank).ok());
-        shapes.max_by_key(|shape| shape.iter().product::<usize>())
-    };
-    let shape = sharding.common_local_shape().or_else(most);
+    let shape = sharding.max_local_shape();
     shape.map_or_else(|| Local::from_slice(sharding.shape()), |shape| Local::from_slice(&shape))
 }
 

@@ -12,44 +12,70 @@ use core::hash::Hash;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::program::{Program, Statement};
+use crate::program::{Program, Statement, Value};
 use crate::report::local_bytes;
 use crate::{ComputeRates, ValueId};
 
-/// Returns the operands that a statement finds in its kernel: its number, and the number of the input.
-///
-/// These are inner values, results of the kernel, and what an earlier statement of the kernel reads.
-pub(crate) fn at_hand_in_kernels<V: Copy + Eq + Hash>(
+/// Returns the kernel of each statement, by its first statement; `None` for statements without inner values.
+fn kernels<V: Copy + Eq + Hash>(
     statements: &[(&[V], &[V])],
     is_inner: impl Fn(V) -> bool,
-) -> FxHashSet<(usize, usize)> {
+) -> Vec<Option<usize>> {
     let mut makers: FxHashMap<V, usize> = FxHashMap::default();
-    let mut kernels: Vec<usize> = (0..statements.len()).collect();
+    let mut first: Vec<usize> = (0..statements.len()).collect();
     let mut is_in_kernel = vec![false; statements.len()];
     for (n, (takes, makes)) in statements.iter().enumerate() {
         for v in takes.iter().filter(|v| is_inner(**v)) {
             let Some(&maker) = makers.get(v) else { continue };
             is_in_kernel[n] = true;
-            let (a, b) = (root(&kernels, maker), root(&kernels, n));
-            kernels[a.max(b)] = a.min(b);
+            let (a, b) = (root(&first, maker), root(&first, n));
+            first[a.max(b)] = a.min(b);
         }
         for v in makes.iter().filter(|v| is_inner(**v)) {
             is_in_kernel[n] = true;
             makers.insert(*v, n);
         }
     }
-    let (mut known, mut at_hand) = (FxHashSet::default(), FxHashSet::default());
-    for (n, (takes, makes)) in statements.iter().enumerate().filter(|(n, _)| is_in_kernel[*n]) {
-        let kernel = root(&kernels, n);
-        at_hand.extend(
-            (0..takes.len())
-                .filter(|&i| !known.insert((kernel, takes[i])) || is_inner(takes[i]))
-                .map(|i| (n, i)),
-        );
-        known.extend(makes.iter().map(|&v| (kernel, v)));
-    }
-    at_hand
+    (0..statements.len()).map(|n| is_in_kernel[n].then(|| root(&first, n))).collect()
 }
+
+/// A statement as a kernel sees it: its inputs, its outputs, and `true` for a view.
+pub(crate) type InKernel<'a, V> = (&'a [V], &'a [V], bool);
+
+/// Returns for each statement which operands are read from memory or written to it, inputs before outputs.
+///
+/// A statement finds in its kernel what stays inside, results of the kernel, and what an earlier statement of
+/// the kernel has read. Views read and write nothing. A value and its views are one buffer, which is in memory
+/// if one of them is.
+pub(crate) fn stored_operands<V: Copy + Eq + Hash>(
+    statements: &[InKernel<'_, V>],
+    is_inner: impl Fn(V) -> bool,
+) -> Vec<Vec<bool>> {
+    let mut roots: FxHashMap<V, V> = FxHashMap::default();
+    let mut in_memory: FxHashSet<V> = FxHashSet::default();
+    for (takes, makes, is_view) in statements {
+        if let ([from, ..], [to, ..], true) = (takes, makes, is_view) {
+            let root = roots.get(from).copied().unwrap_or(*from);
+            roots.insert(*to, root);
+        }
+        let own = takes.iter().chain(*makes).filter(|v| !is_inner(**v));
+        in_memory.extend(own.map(|v| roots.get(v).copied().unwrap_or(*v)));
+    }
+    let lines: Vec<(&[V], &[V])> = statements.iter().map(|(takes, makes, _)| (*takes, *makes)).collect();
+    let mut known: FxHashSet<(usize, V)> = FxHashSet::default();
+    let of = |((takes, makes, is_view), kernel): (&InKernel<'_, V>, Option<usize>)| {
+        let mut is_stored = |(i, v): (usize, &V)| {
+            let root = roots.get(v).copied().unwrap_or(*v);
+            let Some(kernel) = kernel else { return true };
+            !is_view && in_memory.contains(&root) && (known.insert((kernel, root)) || i >= takes.len())
+        };
+        takes.iter().chain(*makes).enumerate().map(&mut is_stored).collect()
+    };
+    statements.iter().zip(kernels(&lines, &is_inner)).map(of).collect()
+}
+
+/// The most statements from the first of a kernel to its last.
+const LONGEST: usize = 4096;
 
 /// Returns the first statement of a kernel.
 fn root(kernels: &[usize], mut n: usize) -> usize {
@@ -67,46 +93,94 @@ impl Program {
         program
     }
 
-    /// Stores the results of statements none of whose results is used: they are results of the program.
+    /// Stores inner values that no kernel can hold.
+    ///
+    /// ```text
+    /// results             values that no statement takes, and updates
+    /// copies              redistributions of values that are stored
+    /// torn kernels        all values of a kernel that takes what others compute from its results
+    /// ```
     pub(crate) fn store_results(&mut self) {
         let mut is_used = vec![false; self.values.len()];
         self.statements.iter().flat_map(Statement::inputs).for_each(|v| is_used[v.0] = true);
-        let ends = self.statements.iter().filter(|item| !item.outputs().iter().any(|v| is_used[v.0]));
-        ends.flat_map(Statement::outputs).for_each(|v| self.values[v.0].inner = false);
+        let mut is_input: FxHashSet<&str> = FxHashSet::default();
+        is_input.extend(self.statements.iter().filter_map(|item| match item {
+            Statement::Input(v) => Some(self.values[v.0].name.as_str()),
+            Statement::Op { .. } | Statement::Redistribute { .. } | Statement::NoGrad => None,
+        }));
+        let is_update =
+            |value: &Value| value.name.strip_suffix('\'').is_some_and(|name| is_input.contains(name));
+        let stays: Vec<bool> = (self.values.iter().zip(is_used))
+            .map(|(value, is_used)| value.inner && is_used && !is_update(value))
+            .collect();
+        self.values.iter_mut().zip(stays).for_each(|(value, stays)| value.inner = stays);
+        for item in &self.statements {
+            if let Statement::Redistribute { from, to, .. } = item {
+                self.values[to.0].inner &= self.values[from.0].inner;
+            }
+        }
+        for v in self.torn() {
+            self.values[v.0].inner = false;
+        }
     }
-}
 
-/// The operands of a program's statements that are read from memory, or written to it.
-pub(crate) struct Stored<'a> {
-    program: &'a Program,
-    at_hand: FxHashSet<(usize, usize)>,
-}
-
-impl<'a> Stored<'a> {
-    pub(crate) fn of(program: &'a Program) -> Stored<'a> {
+    /// Returns the kernel of each statement, by its first statement.
+    pub(crate) fn kernels(&self) -> Vec<Option<usize>> {
         let statements: Vec<(&[ValueId], &[ValueId])> =
-            program.statements().iter().map(|item| (item.inputs(), item.outputs())).collect();
-        let at_hand = at_hand_in_kernels(&statements, |v| program.get(v).inner);
-        Stored { program, at_hand }
+            self.statements.iter().map(|item| (item.inputs(), item.outputs())).collect();
+        kernels(&statements, |v| self.get(v).inner)
     }
 
-    /// Returns `true` for each operand of a statement that is, inputs before outputs.
-    pub(crate) fn operands(&self, n: usize) -> impl Iterator<Item = bool> {
-        let item = &self.program.statements()[n];
-        let operands = item.inputs().iter().chain(item.outputs()).enumerate();
-        operands.map(move |(i, v)| !self.program.get(*v).inner && !self.at_hand.contains(&(n, i)))
+    /// Returns the inner values of kernels that other statements interrupt, and of very long ones.
+    fn torn(&self) -> Vec<ValueId> {
+        let kernels = self.kernels();
+        let mut last: FxHashMap<usize, usize> = FxHashMap::default();
+        last.extend(kernels.iter().enumerate().filter_map(|(n, kernel)| Some(((*kernel)?, n))));
+        let mut torn = Vec::new();
+        for (&first, &last) in &last {
+            let items = || self.statements[first..=last].iter().zip(&kernels[first..=last]);
+            // The results so far, and what other statements compute from them.
+            let (mut results, mut after) = (FxHashSet::default(), FxHashSet::default());
+            let mut is_torn = last - first > LONGEST;
+            for (item, kernel) in items().take_while(|_| last - first <= LONGEST) {
+                let takes = |of: &FxHashSet<ValueId>| item.inputs().iter().any(|v| of.contains(v));
+                if *kernel == Some(first) {
+                    is_torn |= takes(&after);
+                    results.extend(item.outputs());
+                } else if takes(&results) || takes(&after) {
+                    after.extend(item.outputs());
+                }
+            }
+            if is_torn {
+                let own = items().filter(|(_, kernel)| **kernel == Some(first));
+                torn.extend(own.flat_map(|(item, _)| item.outputs()));
+            }
+        }
+        torn
+    }
+}
+
+impl Program {
+    /// Returns which operands of each statement are read from memory or written to it, inputs before outputs.
+    pub(crate) fn stored_operands(&self) -> Vec<Vec<bool>> {
+        fn line(item: &Statement) -> InKernel<'_, ValueId> {
+            (item.inputs(), item.outputs(), item.viewed().is_some())
+        }
+        let statements: Vec<InKernel<'_, ValueId>> = self.statements.iter().map(line).collect();
+        stored_operands(&statements, |v| self.get(v).inner)
     }
 }
 
 /// The compute times of the statements of a program.
 pub(crate) struct Computing<'a> {
-    stored: Stored<'a>,
+    program: &'a Program,
+    stored: Vec<Vec<bool>>,
     rates: &'a ComputeRates,
 }
 
 impl<'a> Computing<'a> {
     pub(crate) fn of(program: &'a Program, rates: &'a ComputeRates) -> Computing<'a> {
-        Computing { stored: Stored::of(program), rates }
+        Computing { program, stored: program.stored_operands(), rates }
     }
 
     pub(crate) fn rates(&self) -> &ComputeRates {
@@ -115,12 +189,12 @@ impl<'a> Computing<'a> {
 
     /// Returns the compute time of a statement, from its operations and its memory traffic.
     pub(crate) fn us(&self, n: usize) -> f64 {
-        let program = self.stored.program;
+        let program = self.program;
         let Statement::Op { is_view, inputs, outputs, operations, .. } = &program.statements()[n] else {
             return 0.0;
         };
         let values = || inputs.iter().chain(outputs).map(|&v| program.get(v));
-        let stored = values().zip(self.stored.operands(n)).filter(|(_, stored)| !is_view && *stored);
+        let stored = values().zip(&self.stored[n]).filter(|(_, stored)| !is_view && **stored);
         let bytes = stored.map(|(value, _)| local_bytes(value)).fold(0, u64::saturating_add);
         let dtype = values().map(|v| v.dtype).find(|d| !d.is_integral());
         dtype.map_or(0.0, |dtype| self.rates.time_us(dtype, *operations, bytes))

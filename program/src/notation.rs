@@ -335,7 +335,7 @@ fn sent_from_kernel(name: &str) -> String {
 /// Splits `inner` from the type after it; returns `true` if it is there.
 fn inner_of(text: &str) -> (bool, &str) {
     match text.strip_prefix("inner") {
-        Some(rest) if rest.is_empty() || rest.starts_with(' ') => (true, rest.trim_start()),
+        Some(rest) if rest.is_empty() || rest.starts_with(char::is_whitespace) => (true, rest.trim_start()),
         Some(_) | None => (false, text),
     }
 }
@@ -372,6 +372,10 @@ fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> R
                 return graph.moved_along(from, &scope.makes(name, false), along, via).map(|_| ());
             }
             let is = read(graph, scope, name, graph.shape(from), text)?;
+            if inner && !graph.values[from.0].inner {
+                let source = graph.name(from);
+                return malformed(format!("`{source}` is in memory, and so is `{name}`; remove `inner`"));
+            }
             let made = graph.redistribute_as(from, &scope.makes(name, false), is, via)?;
             graph.values[made.0].inner = inner;
             return Ok(());

@@ -323,11 +323,8 @@ fn mirrored(waiting: &mut Waiting<'_>, made: &str, plan: &Plan) -> Option<usize>
     })
 }
 
-/// Returns the bytes of the largest shard of a value; 0 for a value inside a kernel.
+/// Returns the bytes of the largest shard of a value.
 pub(crate) fn local_bytes(value: &crate::Value) -> u64 {
-    if value.inner {
-        return 0;
-    }
     (value.ty.value.max_local_numel() as u64).saturating_mul(value.dtype.bits() as u64).div_ceil(8)
 }
 

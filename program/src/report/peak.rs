@@ -13,6 +13,8 @@
 
 use core::fmt;
 
+use rustc_hash::FxHashMap;
+
 use crate::graph::ValueId;
 use crate::program::{Program, Statement};
 use crate::report::build::{Known, local_bytes};
@@ -217,6 +219,29 @@ impl<'a> Walk<'a> {
         Lives { root, until, next }
     }
 
+    /// Returns the values that begin to be live in each step, and lets what kernels read live until their ends.
+    ///
+    /// All results of a kernel are live from its first statement, and all that it reads until its last.
+    fn starts(&self, root: &[usize], until: &mut [usize]) -> Vec<Vec<usize>> {
+        let kernels = self.known.program.kernels();
+        let kernel_of = |step: &Step| kernels[step.item];
+        let mut ends: FxHashMap<usize, (usize, usize)> = FxHashMap::default();
+        for (n, step) in self.steps.iter().enumerate() {
+            if let Some(kernel) = kernel_of(step) {
+                ends.entry(kernel).or_insert((n, n)).1 = n;
+            }
+        }
+        let mut starts: Vec<Vec<usize>> = vec![Vec::new(); self.steps.len()];
+        for (n, step) in self.steps.iter().enumerate() {
+            let (first, last) = kernel_of(step).map_or((n, n), |kernel| ends[&kernel]);
+            starts[first].extend(&step.makes);
+            for &v in &step.takes {
+                until[root[v]] = until[root[v]].max(last);
+            }
+        }
+        starts
+    }
+
     /// Returns the point with the most live bytes on the ranks in these meshes.
     fn peak_of(&self, ranks: u64) -> Peak {
         let mut most = Peak::default();
@@ -253,7 +278,15 @@ impl<'a> Walk<'a> {
     fn follow_bytes(&self, ranks: u64, mut tell: impl FnMut(&Peak, u64, u64, Option<&Step>)) {
         let holds = |v: usize| self.holds(ranks, v);
         let items = self.known.program.statements();
-        let Lives { root, until, .. } = self.lives(ranks);
+        let Lives { root, mut until, .. } = self.lives(ranks);
+        // The buffer of a value inside a kernel has bytes if a value outside is a view of it.
+        let mut sizes = vec![0u64; self.values];
+        for (v, &of) in root.iter().enumerate() {
+            if !self.known.program.values()[self.original(v)].inner {
+                sizes[of] = sizes[of].max(self.bytes(v));
+            }
+        }
+        let starts = self.starts(&root, &mut until);
         let mut frees: Vec<Vec<usize>> = vec![Vec::new(); self.steps.len()];
         for (v, &end) in until.iter().enumerate() {
             if root[v] == v && holds(v) && end < self.steps.len() {
@@ -262,7 +295,7 @@ impl<'a> Walk<'a> {
         }
         let mut now = Peak::default();
         let hold = |now: &mut Peak, v: usize| {
-            let bytes = self.bytes(v);
+            let bytes = sizes[v];
             now.by_class[self.class(v)] = now.by_class[self.class(v)].saturating_add(bytes);
             now.bytes = now.bytes.saturating_add(bytes);
         };
@@ -276,7 +309,7 @@ impl<'a> Walk<'a> {
         for (n, step) in self.steps.iter().enumerate() {
             let item = &items[step.item];
             if !matches!(item, Statement::Input(_)) {
-                for &v in step.makes.iter().filter(|&&v| root[v] == v && holds(v)) {
+                for &v in starts[n].iter().filter(|&&v| root[v] == v && holds(v)) {
                     hold(&mut now, v);
                 }
             }
@@ -309,7 +342,7 @@ impl<'a> Walk<'a> {
             let bytes = now.bytes.saturating_add(staging);
             tell(&now, bytes, staging, Some(step));
             for &v in &frees[n] {
-                let bytes = self.bytes(v);
+                let bytes = sizes[v];
                 now.by_class[self.class(v)] = now.by_class[self.class(v)].saturating_sub(bytes);
                 now.bytes = now.bytes.saturating_sub(bytes);
             }

@@ -7,7 +7,6 @@ use reshard_ops::rules::OpCall;
 
 use crate::Error;
 use crate::graph::ValueId;
-use crate::in_kernels::Stored;
 use crate::program::{Program, Statement};
 use crate::report::{END, Lives};
 use crate::schedule::arena::{Slot, lay_out};
@@ -56,7 +55,7 @@ struct Build<'a> {
     args: Vec<usize>,
     calls: Vec<LocalCall>,
     known: HashMap<(OpCall, bool, Vec<LocalTensor>, Vec<bool>), u32>,
-    stored: Stored<'a>,
+    stored: Vec<Vec<bool>>,
     exchanges: Vec<Posted>,
     /// The exchange number on this rank for each exchange of all ranks.
     exchange_of: HashMap<usize, u32>,
@@ -101,7 +100,7 @@ impl<'a> Build<'a> {
             args: Vec::new(),
             calls: Vec::new(),
             known: HashMap::new(),
-            stored: Stored::of(program),
+            stored: program.stored_operands(),
             exchanges: Vec::new(),
             exchange_of: HashMap::new(),
             parts: Vec::new(),
@@ -148,7 +147,7 @@ impl<'a> Build<'a> {
                 if let Statement::Op { call, op, inputs, outputs, strategy, operations, .. } =
                     &program.statements()[n]
                 {
-                    let stored = self.stored.operands(n).collect();
+                    let stored = self.stored[n].clone();
                     let of = (call, stored);
                     self.call(of, op.is_elementwise(), [inputs, outputs], strategy.region, *operations)?;
                 }

@@ -55,7 +55,11 @@ impl<'a> Forward<'a> {
     /// Returns `true` if a statement can be rematerialized: an op or a redistribution of forward.
     pub(crate) fn may_be_again(&self, n: usize) -> bool {
         match &self.program.statements()[n] {
-            Statement::Op { .. } | Statement::Redistribute { .. } => n < self.items,
+            // A kernel is computed as a whole.
+            item @ (Statement::Op { .. } | Statement::Redistribute { .. }) => {
+                let mut operands = item.inputs().iter().chain(item.outputs());
+                n < self.items && !operands.any(|v| self.program.get(*v).inner)
+            }
             Statement::Input(_) | Statement::NoGrad => false,
         }
     }

@@ -73,14 +73,26 @@ impl Sharding {
     pub fn max_local_numel(&self) -> usize {
         match &self.form {
             Form::Layout(layout) => layout::local_len(layout.flat()) as usize,
-            // No sub-axis splits two dims, so the maxima of all dims occur on one rank.
-            Form::Cuts(cuts) => (0..self.shape.len())
-                .map(|dim| {
-                    let cuts = cuts.iter().filter(|x| x.dim == dim);
-                    lens_after(self.shape[dim], cuts).into_iter().max().unwrap_or(0)
-                })
-                .product(),
+            Form::Cuts(cuts) => self.most_by_dim(cuts).product(),
         }
+    }
+
+    /// Returns the local shape of a rank that holds the most; `None` if not every rank holds a block.
+    #[doc(hidden)]
+    pub fn max_local_shape(&self) -> Option<InlineVec<usize, 6>> {
+        match &self.form {
+            Form::Layout(_) => self.local_shape(self.mesh.min_rank()).ok(),
+            Form::Cuts(cuts) => Some(self.most_by_dim(cuts).collect()),
+        }
+    }
+
+    /// Returns the most indices that a rank holds along each dim.
+    ///
+    /// No sub-axis splits two dims, so the maxima of all dims occur on one rank.
+    fn most_by_dim<'a>(&'a self, cuts: &'a [AxisCut]) -> impl Iterator<Item = usize> + 'a {
+        self.shape.iter().enumerate().map(move |(dim, &len)| {
+            lens_after(len, cuts.iter().filter(|x| x.dim == dim)).into_iter().max().unwrap_or(0)
+        })
     }
 
     /// Returns the region of a rank: the global indices that it holds.
