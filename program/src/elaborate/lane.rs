@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -12,7 +13,7 @@ use crate::elaborate::segment::Segment;
 use crate::elaborate::ways::Ways;
 use crate::elaborate::{ImplicitRedistribution, ShardingSolver, made_later};
 use crate::graph::{Graph, GraphStatement, ValueId};
-use crate::program::Program;
+use crate::program::{Program, Statement};
 
 /// A graph that is solved, and the program so far.
 pub(crate) struct Lane<'a> {
@@ -72,23 +73,46 @@ impl<'a> Lane<'a> {
         solved.map(|(_, computing)| computing)
     }
 
-    /// Solves the statements of a gradient with any redistributions; `later` if they are differentiated too.
+    /// Returns the backward of a gradient, statement `n`, and where that of each forward statement ends.
     ///
-    /// The gradients of each statement have given types, so each is solved alone: `ends` are their ends.
+    /// With `later` it is differentiated too.
+    pub(crate) fn backward(
+        &self,
+        n: usize,
+        later: bool,
+        reserved: &Arc<FxHashSet<String>>,
+    ) -> Result<(Graph, Vec<usize>), Error> {
+        let GraphStatement::Gradient { loss, wrt, gradients } = &self.statements[n] else {
+            return Err(Error::Graph { reason: "only a gradient has a backward".to_owned() });
+        };
+        let of = |v: &ValueId| self.known.get(v).copied().ok_or_else(|| made_later(self.graph, *v));
+        let called = gradients.iter().map(|g| self.graph.name(*g).to_owned());
+        let wrt = wrt.iter().zip(called).map(|(v, name)| Ok((of(v)?, name)));
+        let (loss, wrt) = (of(loss)?, wrt.collect::<Result<Vec<_>, Error>>()?);
+        self.program.backward(loss, &wrt, later, reserved)
+    }
+
+    /// Solves the backward of a gradient, statement `n`, with any redistributions.
+    ///
+    /// The gradients of each statement have given types, so each is solved alone. If it `marks`, values after
+    /// it have no gradient.
     pub(crate) fn differentiate(
         &mut self,
-        backward: &Graph,
-        ends: &[usize],
-        later: bool,
-        gradients: &[ValueId],
+        n: usize,
+        (backward, ends): &(Graph, Vec<usize>),
+        (later, marks): (bool, bool),
     ) -> Result<(), Error> {
+        let gradients = self.statements[n].makes();
+        if marks {
+            self.program.statements.push(Statement::NoGrad);
+        }
         let parted = if later {
             backward.in_parts(Apart { means: true, rows: false })?
         } else {
             Cow::Borrowed(backward)
         };
         let all = [parted.statements.len()];
-        let ends = if matches!(parted, Cow::Owned(_)) { &all } else { ends };
+        let ends = if matches!(parted, Cow::Owned(_)) { &all[..] } else { ends };
         let made_on = parted.made_on();
         let mut inner: FxHashMap<ValueId, ValueId> = FxHashMap::default();
         let free =
@@ -114,9 +138,9 @@ impl<'a> Lane<'a> {
         Ok(())
     }
 
-    /// Lets a lane along axes of one rank do what this one did, and takes its letters; `None` if it has none.
+    /// Lets a lane along axes of one rank do what this one did; `None` if it cannot.
     ///
-    /// Fails with [`Error::OneRank`] for a program that is wrong there.
+    /// This one takes its letters, as long as both have the same values. Fails with [`Error::OneRank`] for a program that is wrong there.
     pub(crate) fn beside<'b>(
         &mut self,
         lane: Option<Lane<'b>>,
@@ -124,7 +148,10 @@ impl<'a> Lane<'a> {
     ) -> Result<Option<Lane<'b>>, Error> {
         let Some(mut lane) = lane else { return Ok(None) };
         match step(&mut lane) {
-            Ok(()) => Ok(self.program.take_letters(&lane.program).then_some(lane)),
+            Ok(()) => {
+                self.program.take_letters(&lane.program);
+                Ok(Some(lane))
+            }
             Err(error) if error.is_of_types() => {
                 Err(Error::OneRank { sizes: String::new(), error: Box::new(error) })
             }

@@ -198,24 +198,21 @@ impl ShardingSolver {
             beside = own.beside(beside, |lane| lane.solve(start..end, trains).map(|_| ()))?;
             start = end;
             match statements.get(start) {
-                Some(GraphStatement::Gradient { loss, wrt, gradients }) => {
+                Some(GraphStatement::Gradient { .. }) => {
                     let later = !together && asks(&statements[start + 1..]);
-                    let of = |v: &ValueId| own.known.get(v).copied().ok_or_else(|| made_later(graph, *v));
-                    let called = gradients.iter().map(|g| graph.name(*g).to_owned());
-                    let wrt = wrt.iter().zip(called).map(|(v, name)| Ok((of(v)?, name)));
-                    let (loss, wrt) = (of(loss)?, wrt.collect::<Result<Vec<_>, Error>>()?);
-                    let (backward, ends) = own.program.backward(loss, &wrt, later, &reserved)?;
-                    if !later && !marked {
-                        own.program.statements.push(Statement::NoGrad);
-                        marked = true;
-                    }
-                    let letters = beside.as_ref().and_then(|_| backward.lettered());
-                    beside = beside.filter(|_| letters.is_some());
-                    own.differentiate(&backward, &ends, later, gradients)?;
+                    let marks = !later && !marked;
+                    let backward = own.backward(start, later, &reserved)?;
+                    // With a redistribution where types differ along any axis.
+                    let letters = backward.0.lettered().map(|letters| (letters, backward.1.clone()));
+                    own.differentiate(start, &backward, (later, marks))?;
                     beside = own.beside(beside, |lane| match &letters {
-                        Some(letters) => lane.differentiate(letters, &ends, later, gradients),
-                        None => Ok(()),
+                        Some(letters) => lane.differentiate(start, letters, (later, marks)),
+                        None => {
+                            let backward = lane.backward(start, later, &reserved)?;
+                            lane.differentiate(start, &backward, (later, marks))
+                        }
                     })?;
+                    marked |= marks;
                     start += 1;
                 }
                 Some(GraphStatement::NoGrad) => {
@@ -229,7 +226,7 @@ impl ShardingSolver {
             }
         }
         own.program.store_results();
-        if beside.is_none() {
+        if !beside.is_some_and(|lane| own.program.take_letters(&lane.program)) {
             own.program.forget_letters();
         }
         Ok(own.program)

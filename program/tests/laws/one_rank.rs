@@ -215,3 +215,25 @@ fn one_rank_is_typed_as_two() {
         "{accepted} accepted, {rejected} rejected, {trained} trained"
     );
 }
+
+/// Programs whose backward, or whose forward with local redistributions, has other values with two ranks.
+#[test]
+fn what_follows_a_difference_is_checked_too() {
+    let loss = "x: f32[8,4] S(0)|-\nw: f32[4,4] R\ni: i64[8] S(0)|-\nh = mm(x, w)\nloss = cross_entropy(h, i)
+gradient loss wrt w\nw' = sgd(w, dw)\n";
+    let unused = "x0: f32[8,8] R\nx2: f32[8,8] S(1)\nloss = sum(x2)\ngradient loss\nx0' = sgd(x0, dx0)\n";
+    let local = "x0: f32[8,8] R\nv0 = neg(x0)\nloss = sum(v0)\ngradient loss\nx0' = sgd(x0, dx0)\n";
+    let cases = [
+        (loss, ImplicitRedistribution::Deny),
+        (unused, ImplicitRedistribution::Deny),
+        (local, ImplicitRedistribution::LocalOnly),
+    ];
+    for (text, moves) in cases {
+        for size in [2, 1] {
+            let text = format!("mesh dp={size}\n{text}");
+            let solver = ShardingSolver::new().implicit_redistribution(moves);
+            let refused = solver.solve(&text.parse().unwrap()).map(|program| program.to_string());
+            assert!(refused.is_err(), "{text}{refused:?}");
+        }
+    }
+}
