@@ -205,12 +205,12 @@ impl ShardingSolver {
                     // With a redistribution where types differ along any axis.
                     let letters = backward.0.lettered().map(|letters| (letters, backward.1.clone()));
                     own.differentiate(start, &backward, (later, marks))?;
-                    beside = own.beside(beside, |lane| match &letters {
-                        Some(letters) => lane.differentiate(start, letters, (later, marks)),
-                        None => {
-                            let backward = lane.backward(start, later, &reserved)?;
-                            lane.differentiate(start, &backward, (later, marks))
-                        }
+                    beside = own.beside(beside, |lane| {
+                        let backward = match letters {
+                            Some(letters) => letters,
+                            None => lane.backward(start, later, &reserved)?,
+                        };
+                        lane.differentiate(start, &backward, (later, marks))
                     })?;
                     marked |= marks;
                     start += 1;
