@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use reshard_kernels::DType;
 use reshard_ops::gradients::Saved;
-use reshard_ops::rules::internal::bound_of;
+use reshard_ops::rules::internal::{bound_of, gcd};
 use reshard_ops::rules::{Argument, Op, OpCall, OpTable};
 use reshard_sharding::Sharding;
 use rustc_hash::FxHashMap;
@@ -270,7 +270,7 @@ impl BackwardWork {
                         let mut ways = whole.checked_div(part).unwrap_or(1);
                         for &f in several {
                             let size = bound.factors[usize::from(f)].size;
-                            let here = common(ways, size);
+                            let here = gcd(ways, size).max(1);
                             parts[usize::from(f)] = parts[usize::from(f)].min(size / here);
                             ways /= here;
                         }
@@ -339,14 +339,9 @@ fn shard_of_view((from, has): (&[usize], &[usize]), (to, shard): (&[usize], &mut
         let ways: usize = (first..i).map(|d| from[d].checked_div(has[d]).unwrap_or(1)).product();
         let mut ways = ways.max(1);
         for d in start..j {
-            let here = common(ways, to[d]);
+            let here = gcd(ways, to[d]).max(1);
             shard[d] = shard[d].min(to[d] / here);
             ways /= here;
         }
     }
-}
-
-/// Returns the greatest common divisor, at least 1.
-fn common(a: usize, b: usize) -> usize {
-    if b == 0 { a.max(1) } else { common(b, a % b) }
 }

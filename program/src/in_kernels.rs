@@ -16,19 +16,22 @@ use crate::program::{Program, Statement, Value};
 use crate::report::local_bytes;
 use crate::{ComputeRates, ValueId};
 
+/// A statement as a kernel sees it: its inputs, its outputs, and `true` for a view.
+pub(crate) type InKernel<'a, V> = (&'a [V], &'a [V], bool);
+
 /// Returns the kernel of each statement, by its first statement; `None` for statements without inner values.
 fn kernels<V: Copy + Eq + Hash>(
-    statements: &[(&[V], &[V])],
+    statements: &[InKernel<'_, V>],
     is_inner: impl Fn(V) -> bool,
 ) -> Vec<Option<usize>> {
     let mut makers: FxHashMap<V, usize> = FxHashMap::default();
     let mut first: Vec<usize> = (0..statements.len()).collect();
     let mut is_in_kernel = vec![false; statements.len()];
-    for (n, (takes, makes)) in statements.iter().enumerate() {
+    for (n, (takes, makes, _)) in statements.iter().enumerate() {
         for v in takes.iter().filter(|v| is_inner(**v)) {
             let Some(&maker) = makers.get(v) else { continue };
             is_in_kernel[n] = true;
-            let (a, b) = (root(&first, maker), root(&first, n));
+            let (a, b) = (root(&mut first, maker), root(&mut first, n));
             first[a.max(b)] = a.min(b);
         }
         for v in makes.iter().filter(|v| is_inner(**v)) {
@@ -36,11 +39,8 @@ fn kernels<V: Copy + Eq + Hash>(
             makers.insert(*v, n);
         }
     }
-    (0..statements.len()).map(|n| is_in_kernel[n].then(|| root(&first, n))).collect()
+    (0..statements.len()).map(|n| is_in_kernel[n].then(|| root(&mut first, n))).collect()
 }
-
-/// A statement as a kernel sees it: its inputs, its outputs, and `true` for a view.
-pub(crate) type InKernel<'a, V> = (&'a [V], &'a [V], bool);
 
 /// Returns for each statement which operands are read from memory or written to it, inputs before outputs.
 ///
@@ -61,7 +61,6 @@ pub(crate) fn stored_operands<V: Copy + Eq + Hash>(
         let own = takes.iter().chain(*makes).filter(|v| !is_inner(**v));
         in_memory.extend(own.map(|v| roots.get(v).copied().unwrap_or(*v)));
     }
-    let lines: Vec<(&[V], &[V])> = statements.iter().map(|(takes, makes, _)| (*takes, *makes)).collect();
     let mut known: FxHashSet<(usize, V)> = FxHashSet::default();
     let of = |((takes, makes, is_view), kernel): (&InKernel<'_, V>, Option<usize>)| {
         let mut is_stored = |(i, v): (usize, &V)| {
@@ -71,15 +70,16 @@ pub(crate) fn stored_operands<V: Copy + Eq + Hash>(
         };
         takes.iter().chain(*makes).enumerate().map(&mut is_stored).collect()
     };
-    statements.iter().zip(kernels(&lines, &is_inner)).map(of).collect()
+    statements.iter().zip(kernels(statements, &is_inner)).map(of).collect()
 }
 
 /// The most statements from the first of a kernel to its last.
 const LONGEST: usize = 4096;
 
-/// Returns the first statement of a kernel.
-fn root(kernels: &[usize], mut n: usize) -> usize {
+/// Returns the first statement of a kernel, and halves the path to it.
+fn root(kernels: &mut [usize], mut n: usize) -> usize {
     while kernels[n] != n {
+        kernels[n] = kernels[kernels[n]];
         n = kernels[n];
     }
     n
@@ -124,11 +124,18 @@ impl Program {
         }
     }
 
+    fn in_kernels(&self) -> Vec<InKernel<'_, ValueId>> {
+        self.statements.iter().map(|item| (item.inputs(), item.outputs(), item.viewed().is_some())).collect()
+    }
+
     /// Returns the kernel of each statement, by its first statement.
     pub(crate) fn kernels(&self) -> Vec<Option<usize>> {
-        let statements: Vec<(&[ValueId], &[ValueId])> =
-            self.statements.iter().map(|item| (item.inputs(), item.outputs())).collect();
-        kernels(&statements, |v| self.get(v).inner)
+        kernels(&self.in_kernels(), |v| self.get(v).inner)
+    }
+
+    /// Returns which operands of each statement are read from memory or written to it, inputs before outputs.
+    pub(crate) fn stored_operands(&self) -> Vec<Vec<bool>> {
+        stored_operands(&self.in_kernels(), |v| self.get(v).inner)
     }
 
     /// Returns the inner values of kernels that other statements interrupt, and of very long ones.
@@ -157,17 +164,6 @@ impl Program {
             }
         }
         torn
-    }
-}
-
-impl Program {
-    /// Returns which operands of each statement are read from memory or written to it, inputs before outputs.
-    pub(crate) fn stored_operands(&self) -> Vec<Vec<bool>> {
-        fn line(item: &Statement) -> InKernel<'_, ValueId> {
-            (item.inputs(), item.outputs(), item.viewed().is_some())
-        }
-        let statements: Vec<InKernel<'_, ValueId>> = self.statements.iter().map(line).collect();
-        stored_operands(&statements, |v| self.get(v).inner)
     }
 }
 

@@ -95,6 +95,8 @@ pub(crate) struct Walk<'a> {
     pub(super) classes: Vec<ValueClass>,
     /// The bytes of each value.
     bytes: Vec<u64>,
+    /// The kernel of each statement of the program.
+    kernels: Vec<Option<usize>>,
     steps: Vec<Step>,
     /// The number of values including copies.
     ///
@@ -119,7 +121,7 @@ impl<'a> Walk<'a> {
             steps.map(|(item, of)| Step { item, takes: numbers(of.inputs()), makes: numbers(of.outputs()) });
         let (steps, values) = (steps.collect(), program.values().len());
         let bytes = program.values().iter().map(local_bytes).collect();
-        Walk { known, classes, bytes, steps, values }
+        Walk { known, classes, bytes, kernels: program.kernels(), steps, values }
     }
 
     /// Replaces the statements by these lines of the same program.
@@ -223,8 +225,7 @@ impl<'a> Walk<'a> {
     ///
     /// All results of a kernel are live from its first statement, and all that it reads until its last.
     fn starts(&self, root: &[usize], until: &mut [usize]) -> Vec<Vec<usize>> {
-        let kernels = self.known.program.kernels();
-        let kernel_of = |step: &Step| kernels[step.item];
+        let kernel_of = |step: &Step| self.kernels[step.item];
         let mut ends: FxHashMap<usize, (usize, usize)> = FxHashMap::default();
         for (n, step) in self.steps.iter().enumerate() {
             if let Some(kernel) = kernel_of(step) {

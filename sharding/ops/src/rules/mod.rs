@@ -77,4 +77,5 @@ pub(crate) use vmapped::{Has, count};
 pub mod internal {
     pub use super::op::{Brackets, bound_of};
     pub use super::row::{Bound, Entry, Row};
+    pub use super::ties::gcd;
 }

@@ -164,6 +164,7 @@ impl Ties {
     }
 }
 
-fn gcd(a: usize, b: usize) -> usize {
+/// Returns the greatest common divisor; 0 and `n` have `n`.
+pub fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }

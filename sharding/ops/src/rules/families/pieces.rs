@@ -20,6 +20,7 @@ use crate::rules::op::Op;
 use crate::rules::partial_rule::PartialRule;
 use crate::rules::strategy::{OperandPlacement, Strategy};
 use crate::rules::terms::{ALL, affine, increasing, selecting};
+use crate::rules::ties::gcd;
 use reshard_sharding::Placement;
 
 /// Returns a selecting rule with the given numbers of inputs and outputs, and their dims.
@@ -62,10 +63,6 @@ fn in_blocks(
     });
     let sized = of_counts.iter().zip(&counts).fold(rule, |rule, (&c, &n)| rule.size(c, n));
     Ok(sized.roles(of_counts.iter().copied(), FactorKind::NeedReplication))
-}
-
-fn gcd(a: usize, b: usize) -> usize {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// `a(cb),a(cb)->a(db)`, or `i*,i*->i*`.
