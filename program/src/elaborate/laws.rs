@@ -13,7 +13,7 @@ use crate::elaborate::segment::{Facts, NEGLIGIBLE, Segment};
 use crate::elaborate::ways::{Way, Ways};
 use crate::graph::{GraphStatement, ValueId};
 use crate::program::Program;
-use crate::{Graph, ShardingSolver};
+use crate::{ComputeRates, Graph, ShardingSolver};
 
 /// Exhaustive search over the same strategies: states are not shared, and pruned only by cost.
 ///
@@ -204,8 +204,8 @@ fn both(text: &str) -> (u64, u64, u64) {
         let mut factors = segment.factors(types, facts, &hasty.looked);
         factors.bound(u64::MAX);
         let ahead = Some(Ahead::new(factors, types, statements.len()));
-        let seen = hasty.frontier.seen;
-        let limits = Limits { known: bound, seen, ahead, work: u64::MAX, most: usize::MAX };
+        let could_be = hasty.frontier.seen;
+        let limits = Limits { known: bound, could_be, ahead, work: u64::MAX, most: usize::MAX };
         let found = segment.search(&elaborator, types, ways, facts, &least, &limits).unwrap();
         assert_eq!(found.frontier.bound_of_all(), found.frontier.least(), "nothing was dropped");
         let mut all = All { graph, statements, facts, looked: &found.looked, best: bound + 1 };
@@ -320,6 +320,42 @@ fn uneven(text: &str, looks: u64) -> (u64, u64, bool) {
 }
 
 #[test]
+fn no_given_type_makes_a_program_cheaper_than_its_bound() {
+    let sweep = Sweep::asked();
+    let (mut refused, mut dearer) = (0, 0);
+    let cases = if sweep.is_exhaustive() { 1200 } else { 150 };
+    for case in (0..cases).filter(|&case| sweep.takes(case)) {
+        let mut random = Random(case * 97 + 11);
+        let mesh = *random.pick(&["x=2,y=4", "x=2,y=2", "x=2,y=3"]);
+        let ops = 3 + random.below(4);
+        let side = *random.pick(&["64", "256", "33"]);
+        let mut text = program(&mut random, &[mesh], ops).replace("512", side);
+        let last = format!("y{}", ops - 1);
+        writeln!(text, "s0 = sum({last})\ns1 = sum(y{})\nt = add(s0, s1)", random.below(ops)).unwrap();
+        let line = format!("\ny{} =", random.below(ops));
+        if !text.contains(&line) {
+            continue;
+        }
+        let words = ["R", "I", "S(0)", "S(1)"];
+        let ty = format!("{},{}", random.pick(&words), random.pick(&words));
+        let given = text.replace(&line, &line.replace(" =", &format!(": {ty} =")));
+        let solved = |text: &str| {
+            let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{text}{e}"));
+            ShardingSolver::new().solve(&graph).ok()
+        };
+        let cost = |program: &Program| program.report(&ComputeRates::uniform()).total_us();
+        let (Some(free), Some(fixed)) = (solved(&text), solved(&given)) else {
+            refused += 1;
+            continue;
+        };
+        let bound = cost(&free) - free.optimality_gap_us();
+        dearer += usize::from(cost(&fixed) > cost(&free) + 1e-3);
+        assert!(cost(&fixed) >= bound - 2e-3, "{given}{} is below {bound}", cost(&fixed));
+    }
+    assert!(dearer > 20 * refused, "{dearer} cost more, {refused} were refused");
+}
+
+#[test]
 fn where_prices_stand_in_the_gap_covers_what_is_lost() {
     let (mut stood, mut lost) = (0, 0);
     let sweep = Sweep::asked();
@@ -352,7 +388,7 @@ fn a_search_that_would_not_finish_goes_on_in_haste() {
                 };
                 let hasty = search(types, ways, &Limits::hasty());
                 let limits =
-                    Limits { known: hasty.least(), seen: hasty.seen.clone(), ..Limits::thorough(256) };
+                    Limits { known: hasty.least(), could_be: hasty.seen.clone(), ..Limits::thorough(256) };
                 search(types, ways, &limits).gave_up()
             })
         };

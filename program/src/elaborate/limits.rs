@@ -13,7 +13,7 @@ pub(crate) struct Limits {
     /// The cost of some complete program; prunes states that cost more.
     pub(crate) known: u64,
     /// The types in which values could be available, found by an earlier search.
-    pub(crate) seen: FxHashMap<usize, AtHand>,
+    pub(crate) could_be: FxHashMap<usize, AtHand>,
     /// The bound on what follows each statement.
     pub(crate) ahead: Option<Ahead>,
     /// The work budget before the beam narrows, in lookups of a cached price.
@@ -23,7 +23,7 @@ pub(crate) struct Limits {
 impl Limits {
     /// Returns the limits of a greedy search.
     pub(crate) fn hasty() -> Limits {
-        Limits { most: HASTY, known: u64::MAX, seen: FxHashMap::default(), ahead: None, work: 0 }
+        Limits { most: HASTY, known: u64::MAX, could_be: FxHashMap::default(), ahead: None, work: 0 }
     }
 
     /// Returns the limits of a thorough search with a beam of `most` states.

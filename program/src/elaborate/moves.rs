@@ -33,17 +33,6 @@ impl TypeId {
 /// A cost in picoseconds; `None` for an impossible or a disallowed redistribution.
 pub(crate) type Cost = Option<u64>;
 
-/// The search budget of a plan that is only priced: thousands are, and most are rejected.
-///
-/// It suffices for even shards. For uneven shards the priced plan costs at most as much as the direct one,
-/// and the plan of the program may cost less.
-const PRICED: u64 = 20_000;
-
-/// The work after which prices come from direct plans.
-///
-/// A search for each of some hundred uneven shardings would take seconds.
-const LAVISH: u64 = 300_000;
-
 /// The budget for rank-by-rank pricing, and the same again for free redistributions, in search-budget units.
 ///
 /// It is two fifths of a second. Above it prices come from the digits alone ([`Types::stand_in`]): a program
@@ -60,9 +49,6 @@ pub(crate) struct Types {
     planner: Planner,
     /// The planner's prices.
     priced: Prices,
-    /// The same planner without a search.
-    direct: Planner,
-    priced_directly: Prices,
     /// The rank-by-rank results that decide which redistributions are free.
     looked: Prices,
     /// The budget of rank-by-rank pricing, for each of these.
@@ -135,10 +121,8 @@ impl Types {
         Types {
             uneven,
             sets: Sets::new(),
-            planner: planner.clone().budget(SearchBudget::new(PRICED)),
+            planner: planner.clone(),
             priced: Prices::within(SearchBudget::new(uneven)),
-            direct: planner.clone().budget(SearchBudget::new(0)),
-            priced_directly: Prices::within(SearchBudget::new(uneven)),
             looked: Prices::default(),
             list: Vec::new(),
             ids: FxHashMap::default(),
@@ -219,11 +203,7 @@ impl Types {
             return known;
         }
         self.work += NEW_PRICE;
-        let (planner, known) = if self.work < LAVISH {
-            (&self.planner, &mut self.priced)
-        } else {
-            (&self.direct, &mut self.priced_directly)
-        };
+        let (planner, known) = (&self.planner, &mut self.priced);
         let looked = known.looked();
         let one_way = |a: &Sharding, b: &Sharding, dtype| planner.price_once(a, b, dtype, known).ok();
         let cost = both_ways(&self.list, from, to, one_way);
@@ -234,7 +214,7 @@ impl Types {
 
     /// Returns `true` if some prices were replaced by estimates.
     pub(crate) fn stand_in(&self) -> bool {
-        self.priced.stands_in() || self.priced_directly.stands_in()
+        self.priced.stands_in()
     }
 
     /// Returns the cost to redistribute if neither direction may send anything.
@@ -247,9 +227,8 @@ impl Types {
             return known;
         }
         self.work += NEW_FREE;
-        let planner = if self.work < LAVISH { &self.planner } else { &self.direct };
         let looked = self.looked.looked();
-        let known = &mut self.looked;
+        let (planner, known) = (&self.planner, &mut self.looked);
         let one_way =
             |a: &Sharding, b: &Sharding, dtype| planner.is_free(a, b, dtype, known).ok()?.then_some(0);
         let cost = both_ways(&self.list, from, to, one_way);

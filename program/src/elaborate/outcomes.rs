@@ -171,7 +171,8 @@ impl Frontier {
             let again = self.moves == ImplicitRedistribution::Allow
                 && (live(value) || inputs[i + 1..].contains(&value));
             let is_hasty = types.work() >= self.until;
-            let firsts = self.seen.get(&value).copied().filter(|_| again && !is_hasty).unwrap_or_default();
+            let firsts =
+                self.could_be.get(&value).copied().filter(|_| again && !is_hasty).unwrap_or_default();
             let firsts: SmallVec<[TypeId; 64]> = types.sets.of(firsts).into();
             let mut roundabout: Vec<Taking> = Vec::new();
             out.retain(|taking| {

@@ -63,10 +63,12 @@ pub(crate) struct Frontier {
     states: Vec<State>,
     /// The available types of values from outside, before any redistribution.
     pub(crate) given: Outside,
-    /// The types in which each value could have been available, as unsorted lists.
+    /// The types in which the statements so far give, make or take each value, as unsorted lists.
     ///
-    /// Dropped states count too. Filled only while [`looks_around`](Frontier::looks_around) returns `true`.
+    /// They are the same whatever states are retained. Without implicit redistributions they are not used.
     pub(crate) seen: FxHashMap<usize, AtHand>,
+    /// The same over all statements, from an earlier search.
+    pub(crate) could_be: FxHashMap<usize, AtHand>,
     /// The origins of the states after each op and redistribution.
     trail: Vec<Arc<[Decided]>>,
     pub(crate) moves: ImplicitRedistribution,
@@ -89,13 +91,14 @@ impl Frontier {
     /// Returns the beam before all statements.
     pub(crate) fn new(types: &Types, limits: &Limits, moves: ImplicitRedistribution) -> Frontier {
         let start = State { live: Held::new(), cost: 0 };
-        let Limits { most, known, seen, work, .. } = limits;
+        let Limits { most, known, could_be, work, .. } = limits;
         let until = types.work().saturating_add(*work);
         let (given, trail) = (Outside::default(), Vec::new());
         Frontier {
             states: vec![start],
             given,
-            seen: seen.clone(),
+            seen: FxHashMap::default(),
+            could_be: could_be.clone(),
             trail,
             moves,
             most: *most,
@@ -113,11 +116,24 @@ impl Frontier {
         own.or_else(|| self.given.of(value)).unwrap_or_default()
     }
 
-    /// Returns the types in which some state has a value available.
+    /// Returns the types from which the next op may take a value.
+    ///
+    /// With implicit redistributions they are all that it could have by now. If they were those of the states
+    /// retained, an op would have other strategies in each search, and the bound of one would not hold for the
+    /// next.
     pub(crate) fn at_hand(&self, types: &mut Types, value: usize) -> AtHand {
+        if self.moves == ImplicitRedistribution::Allow {
+            return self.seen.get(&value).copied().unwrap_or_default();
+        }
         let mut sets: Vec<AtHand> = self.states.iter().map(|s| self.of(s, value)).collect();
         sets.dedup();
         sets.into_iter().fold(AtHand::default(), |all, set| types.sets.join(all, set))
+    }
+
+    /// Records types that a value could have.
+    fn sees(&mut self, types: &mut Types, value: usize, could_be: AtHand) {
+        let seen = self.seen.entry(value).or_default();
+        *seen = types.sets.behind(*seen, could_be);
     }
 
     /// Returns the cheapest state.
@@ -137,7 +153,9 @@ impl Frontier {
     }
 
     /// Adds a value that comes from outside.
-    pub(crate) fn enters(&mut self, value: usize, at_hand: AtHand) {
+    pub(crate) fn enters(&mut self, types: &mut Types, value: usize, is: TypeId) {
+        let at_hand = types.sets.number(&[is]);
+        self.sees(types, value, at_hand);
         self.given.put(value, at_hand);
     }
 
@@ -150,6 +168,7 @@ impl Frontier {
     ) -> bool {
         let mut reached = Vec::with_capacity(self.states.len());
         let alone = types.sets.number(&[is]);
+        self.sees(types, to, alone);
         for (before, state) in self.states.iter().enumerate() {
             let starts: SmallVec<[TypeId; 4]> = types.sets.of(self.of(state, from)).into();
             let Some((_, cost)) = types.cheapest_via(&starts, is, via) else { continue };
@@ -172,6 +191,14 @@ impl Frontier {
         via: Option<DType>,
     ) -> bool {
         let mut reached: Vec<Reached> = Vec::with_capacity(self.states.len());
+        let at_hand = self.at_hand(types, from);
+        let could_be: SmallVec<[TypeId; 16]> = types.sets.of(at_hand).into();
+        for start in could_be {
+            if let Some((is, _)) = types.put(start, partly, via) {
+                let made = types.sets.number(&[is]);
+                self.sees(types, to, made);
+            }
+        }
         for (before, state) in self.states.iter().enumerate() {
             let starts: SmallVec<[TypeId; 4]> = types.sets.of(self.of(state, from)).into();
             for start in starts {
@@ -191,29 +218,16 @@ impl Frontier {
     ///
     /// `live` returns `true` for the values that are needed later.
     pub(crate) fn op(&mut self, types: &mut Types, step: Step<'_>, live: &dyn Fn(usize) -> bool) -> bool {
-        if self.looks_around(types) {
-            self.sees(types, step);
+        let pins = step.outputs.iter().map(|(v, pin)| (*v, *pin));
+        let operands = step.inputs.iter().map(|v| (*v, None)).chain(pins);
+        for ((value, pin), &could_be) in operands.zip(&step.ways.could_be) {
+            let could_be = pin.map_or(could_be, |is| types.sets.number(&[is]));
+            self.sees(types, value, could_be);
         }
         let most = self.most_now(types);
         let (reached, dropped) = self.reach(types, step, live, most);
         self.dropped = self.dropped.min(dropped);
         self.go_on(reached)
-    }
-
-    /// Returns `true` if this search, or one after it, uses the types that values could have in other ops.
-    fn looks_around(&self, types: &Types) -> bool {
-        self.moves == ImplicitRedistribution::Allow && (self.known == u64::MAX || types.work() < self.until)
-    }
-
-    /// Records the types that the op's strategies, or the sharding constraints, allow for its operands.
-    fn sees(&mut self, types: &mut Types, step: Step<'_>) {
-        let pins = step.outputs.iter().map(|(v, pin)| (*v, *pin));
-        let operands = step.inputs.iter().map(|v| (*v, None)).chain(pins);
-        for ((value, pin), &could_be) in operands.zip(&step.ways.could_be) {
-            let could_be = pin.map_or(could_be, |is| types.sets.number(&[is]));
-            let seen = self.seen.entry(value).or_default();
-            *seen = types.sets.behind(*seen, could_be);
-        }
     }
 
     /// Switches to greedy mode if the work exceeds the share of the first `done` of `all` statements.

@@ -166,8 +166,8 @@ impl Segment<'_> {
         }
         // The cost of the greedy search bounds the thorough one, which may lose every cheaper program.
         let ahead = Some(Ahead::new(factors, types, self.statements.len()));
-        let seen = core::mem::take(&mut hasty.frontier.seen);
-        let limits = Limits { known, seen, ahead, ..Limits::thorough(elaborator.beam_width) };
+        let could_be = core::mem::take(&mut hasty.frontier.seen);
+        let limits = Limits { known, could_be, ahead, ..Limits::thorough(elaborator.beam_width) };
         match self.search(elaborator, types, ways, facts, least, &limits) {
             Ok(found) if found.frontier.least() <= known => Ok((found, bound)),
             Ok(_) | Err(_) => Ok((hasty, bound)),
@@ -288,7 +288,7 @@ impl Segment<'_> {
         let mut rest = least.iter().fold(0u64, |a, b| a.saturating_add(*b));
         for (v, is) in &facts.outside {
             let id = types.id(graph.dtype(*v), is.clone());
-            frontier.enters(v.0, types.sets.number(&[id]));
+            frontier.enters(types, v.0, id);
         }
         for (n, statement) in self.statements.iter().enumerate() {
             go_on().map_err(reshard_ops::Error::from)?;
@@ -301,7 +301,7 @@ impl Segment<'_> {
                     let Some(id) = self.plain(types, ways, facts, n).pin() else {
                         return Err(made_later(graph, *v));
                     };
-                    frontier.enters(v.0, types.sets.number(&[id]));
+                    frontier.enters(types, v.0, id);
                 }
                 GraphStatement::Move { from, to, along, via } if graph.moves_partly(along, *to) => {
                     if !frontier.moved_along(types, (from.0, to.0), along, *via) {

@@ -144,7 +144,7 @@ impl<'a> Problem<'a> {
         also: &[&Sharding],
     ) -> Result<Problem<'a>, Error> {
         check(op, mesh, inputs, constraints)?;
-        let norms = norms_of(inputs);
+        let norms = norms_of(inputs.iter().map(|i| &i.sharding).chain(also.iter().copied()));
         let bound = match op.bound() {
             Some(b) if norms.is_empty() => Bounded::Rows(b),
             Some(_) => Bounded::Made(op.with_norms(&norms)?.bound().cloned().unwrap_or_default()),
@@ -356,10 +356,10 @@ fn letter(bound: &Bound, r: SlotRow, operand: usize) -> Letter {
     Letter { entry, kind }
 }
 
-/// Returns the exponents of norms of which inputs hold partial values, except 2, which all rules name.
-fn norms_of(inputs: &[Operand]) -> SmallVec<[Exponent; 1]> {
+/// Returns the exponents of norms of which these hold partial values, except 2, which all rules name.
+fn norms_of<'a>(all: impl Iterator<Item = &'a Sharding>) -> SmallVec<[Exponent; 1]> {
     let mut out = SmallVec::new();
-    for p in inputs.iter().flat_map(|i| i.sharding.partial()) {
+    for p in all.flat_map(Sharding::partial) {
         match p.op {
             ReduceOp::Norm(p) if p != Exponent::TWO && !out.contains(&p) => out.push(p),
             ReduceOp::Norm(_)

@@ -28,10 +28,10 @@ use crate::states::system::{Place, Stands};
 use reshard_sharding::internal::axis_of;
 use reshard_sharding::{Mesh, Sharding};
 
-/// A cache of prices, in picoseconds, of problems of one planner, with a limit for examining ranks.
+/// A cache of prices, in picoseconds, of problems of one planner, with a limit for the work of computing them.
 ///
 /// Where digits do not nest, computing a price examines every rank, and it is not cached. Past the limit, the
-/// price from the digits alone is used instead (see [`Prices::stands_in`]).
+/// cheaper closed form, or the price from the digits alone, is used instead (see [`Prices::stands_in`]).
 #[derive(Debug)]
 pub struct Prices {
     pub(crate) known: WordMap<Alike, u64>,
@@ -54,7 +54,7 @@ const LOOK: u64 = 8_000;
 const LOOK_AT_RANK: u64 = 4;
 
 impl Prices {
-    /// Creates an empty cache, with a limit for the total work of examining ranks.
+    /// Creates an empty cache, with a limit for the total work of examining ranks and searching.
     pub fn within(budget: SearchBudget) -> Prices {
         Prices { known: WordMap::default(), looked: 0, most: budget.work(), stands_in: false }
     }
@@ -69,17 +69,17 @@ impl Prices {
         self.known.is_empty()
     }
 
-    /// Returns the work that examining ranks took.
+    /// Returns the work that examining ranks and searching took.
     pub fn looked(&self) -> u64 {
         self.looked
     }
 
-    /// Returns `true` if no more ranks are examined.
+    /// Returns `true` if no more ranks are examined, and nothing more is searched.
     pub fn is_spent(&self) -> bool {
         self.looked >= self.most
     }
 
-    /// Returns `true` if some price that was returned is not that of a plan.
+    /// Returns `true` if some price that was returned may not be that of the cheapest plan.
     pub fn stands_in(&self) -> bool {
         self.stands_in
     }
@@ -94,15 +94,26 @@ impl Prices {
         instead: impl FnOnce() -> Result<T, Error>,
     ) -> Result<T, Error> {
         if self.is_spent() {
-            self.stands_in = true;
-            return instead();
+            return Ok(self.stands_in_with(instead()?));
         }
         let of_mesh = |s: &Sharding| s.mesh().size() as u64 * s.mesh().axes().len() as u64;
         let ranks = of_mesh(q.from).max(of_mesh(q.to));
         self.looked = self.looked.saturating_add(LOOK + LOOK_AT_RANK * ranks);
         let (found, effort) = look()?;
-        self.looked = self.looked.saturating_add(effort.work);
+        self.worked(effort);
         Ok(found)
+    }
+
+    /// Counts the work of a search; if it ran out, its price may not be that of the cheapest plan.
+    pub(crate) fn worked(&mut self, effort: Effort) {
+        self.looked = self.looked.saturating_add(effort.work);
+        self.stands_in |= effort.exhausted;
+    }
+
+    /// Records that this is an estimate, and returns it.
+    pub(crate) fn stands_in_with<T>(&mut self, estimate: T) -> T {
+        self.stands_in = true;
+        estimate
     }
 }
 

@@ -67,10 +67,16 @@ pub(crate) fn price_once(
     if let Some(&picoseconds) = known.known.get(&alike) {
         return Ok(picoseconds);
     }
-    let priced = price_of_digits(q, &ends, Ask::Within(u64::MAX))?;
-    let Some(Priced { price: Price::Exactly(picoseconds), by_digits, .. }) = priced else {
+    let ask = if known.is_spent() { Ask::Quick } else { Ask::Within(u64::MAX) };
+    let Some(Priced { price, effort, by_digits }) = price_of_digits(q, &ends, ask)? else {
         return of_ranks(known);
     };
+    let picoseconds = match price {
+        Price::Exactly(picoseconds) => picoseconds,
+        Price::AtMost(picoseconds) => known.stands_in_with(picoseconds),
+        Price::MoreThan(_) => return of_ranks(known),
+    };
+    known.worked(effort);
     // A search on digits alone goes equally far in all equivalent problems; the exchange between cotangent
     // shardings does not.
     if by_digits {
