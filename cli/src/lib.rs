@@ -34,6 +34,7 @@ mod network;
 mod no_mpi;
 mod number;
 mod ops;
+mod parallelize;
 mod pictures;
 mod plan;
 mod program;
@@ -92,6 +93,8 @@ enum Command {
     Grad(grad::GradArgs),
     /// Check a training program: types, redistributions, cost
     Check(check::CheckArgs),
+    /// Choose the open types of a training program under a memory limit
+    Parallelize(parallelize::ParallelizeArgs),
     /// Run a training program on random inputs and compare all ranks with one device
     Step(step::StepArgs),
     /// Show the local calls and the exchanges of one rank of a training program
@@ -159,6 +162,7 @@ pub fn run<A: Into<OsString>>(args: impl IntoIterator<Item = A>, console: &mut C
         Command::Rule(args) => (guarded(|| rule::run(&args, console)), args.format.json),
         Command::Grad(args) => (guarded(|| grad::run(&args, console)), args.format.json),
         Command::Check(args) => (guarded(|| check::run(&args, console)), args.format.json),
+        Command::Parallelize(args) => (guarded(|| parallelize::run(&args, console)), args.format.json),
         Command::Step(args) => (guarded(|| step::run(&args, console)), args.format.json),
         Command::Trace(args) => (guarded(|| trace::run(&args, console)), args.format.json),
         Command::Propagate(args) => (guarded(|| propagate::run(&args, console)), args.format.json),

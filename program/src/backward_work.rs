@@ -159,6 +159,12 @@ impl BackwardWork {
         Ok(())
     }
 
+    /// Returns the operands of the op that its backward reads.
+    pub(crate) fn reads(&self) -> Vec<Saved> {
+        let is_read = |n: &usize| self.lines.iter().any(|line| line.takes.contains(n));
+        (0..self.saved.len()).filter(is_read).map(|n| self.saved[n]).collect()
+    }
+
     /// Returns the work on shards of the op's inputs and outputs.
     pub(crate) fn local(&self, inputs: &[Local], outputs: &[Local], rates: &ComputeRates) -> Work {
         let mut shards: Vec<Local> = self.values.iter().map(|held| Local::from_slice(&held.shape)).collect();

@@ -147,6 +147,7 @@ impl Graph {
     fn copied(&mut self, like: &crate::graph::Known) -> Result<ValueId, Error> {
         let value = self.named(&like.name, like.dtype, &like.shape)?;
         self.values[value.0].pinned.clone_from(&like.pinned);
+        self.values[value.0].open.clone_from(&like.open);
         self.values[value.0].on = like.on;
         self.values[value.0].inner = like.inner;
         Ok(value)

@@ -26,6 +26,7 @@ use reshard_sharding::{Mesh, ShardingType};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Error;
+use crate::local_type::{self, Partly};
 use crate::meshes::Meshes;
 use crate::one_rank::WideText;
 
@@ -52,6 +53,8 @@ pub(crate) struct Known {
     pub(crate) shape: Vec<usize>,
     /// The sharding constraint.
     pub(crate) pinned: Option<Arc<ShardingType>>,
+    /// The placements that an input of an open type has along some axes; `None` if its type is not open.
+    pub(crate) open: Option<Partly>,
     /// The same along the axes of one rank, if it is known; see [`crate::one_rank`].
     pub(crate) letters: Option<Arc<ShardingType>>,
     /// The number of the mesh on which it is computed, if its operands do not determine it.
@@ -177,10 +180,18 @@ impl Graph {
     /// Adds an input of a type given as text.
     ///
     /// The text is parsed by [`ShardingType::parse`], with ` on` and the mesh name for a mesh other than the first.
+    /// A `?` leaves the type open, along all axes or in a list along one (`S(0),?`), for
+    /// [`Parallelizer`](crate::Parallelizer) to choose.
     ///
     /// Returns an error for an invalid or used name, and for a type that is invalid for this shape on that
     /// mesh.
     pub fn input(&mut self, name: &str, dtype: DType, shape: &[usize], text: &str) -> Result<ValueId, Error> {
+        if let Some(given) = local_type::read_open(text, self.mesh())? {
+            let value = self.named(name, dtype, shape)?;
+            self.values[value.0].open = Some(given);
+            self.statements.push(GraphStatement::Input(value));
+            return Ok(value);
+        }
         let is = self.type_of(name, shape, text)?;
         self.input_with_type(name, dtype, is)
     }
@@ -303,6 +314,11 @@ impl Graph {
             by: None,
         })?;
         Ok(outputs)
+    }
+
+    /// Returns the first input whose type is open.
+    pub(crate) fn first_open(&self) -> Option<ValueId> {
+        self.inputs().find(|v| self.values[v.0].open.is_some())
     }
 
     /// Returns the inputs, in order.

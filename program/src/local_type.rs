@@ -156,6 +156,24 @@ pub(crate) fn written(partly: &[(usize, Along)], mesh: &Mesh) -> String {
     (0..mesh.axes().len()).map(word).collect::<Vec<_>>().join(",")
 }
 
+/// Parses an open type: `?`, or a list with `?` along some axes; returns `None` for any other text.
+pub(crate) fn read_open(text: &str, mesh: &Mesh) -> Result<Option<Partly>, Error> {
+    if text.trim() == "?" {
+        return Ok(Some(Partly::new()));
+    }
+    let words: Vec<&str> = outside_brackets(text, ',').map(str::trim).collect();
+    if !words.contains(&"?") {
+        return Ok(None);
+    }
+    let words: Vec<&str> = words.into_iter().map(|word| if word == "?" { "_" } else { word }).collect();
+    read(&words.join(","), mesh)
+}
+
+/// Formats an open type: parsing the text gives the same.
+pub(crate) fn written_open(given: &[(usize, Along)], mesh: &Mesh) -> String {
+    if given.is_empty() { "?".to_owned() } else { written(given, mesh).replace('_', "?") }
+}
+
 /// Parses a list that leaves an axis open; returns `None` for any other text.
 pub(crate) fn read(text: &str, mesh: &Mesh) -> Result<Option<Partly>, Error> {
     let words: Vec<&str> = outside_brackets(text, ',').collect();

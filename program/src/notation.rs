@@ -4,6 +4,7 @@
 //! mesh dp=2,tp=2                         the mesh, first
 //! mesh experts: ep=4                     another mesh over ranks of the first, by name
 //! x: f32[4,8,16] S(1),R                  an input: its element type, shape and type
+//! w: f32[8,64] ?                         an input of an open type, for the parallelizer; `S(0),?` is open along one axis
 //! h = mk,kn->mn(x, w)                    a call of the table or of a rule, with operands, then arguments
 //! y: S(0),I = sum(h, dims=[1])           a call with a sharding constraint on its result
 //! c: i64[4] R = arange(size=4)           a call with another dtype than its operands; f32 without operands
@@ -287,6 +288,9 @@ fn input(graph: &mut Graph, scope: &mut Scope, line: &str) -> Result<(), Error> 
             "input `{}` has no type; write its sharding, such as `S(0),R`",
             name.trim()
         ));
+    }
+    if local_type::read_open(text, graph.mesh())?.is_some() {
+        return graph.input(&scope.makes(name.trim(), true), dtype, &shape, text).map(|_| ());
     }
     let is = read(graph, scope, name.trim(), &shape, text)?;
     graph.input_with_type(&scope.makes(name.trim(), true), dtype, is).map(|_| ())

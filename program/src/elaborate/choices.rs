@@ -1,7 +1,8 @@
 //! The choices of each op of a segment, as the bound on its cost sees them.
 
 use crate::elaborate::dual::Dual;
-use crate::elaborate::moves::{TypeId, Types};
+use crate::elaborate::held::OpenInput;
+use crate::elaborate::moves::{Estimates, TypeId, Types};
 use crate::elaborate::search::Shared;
 use crate::elaborate::segment::{Facts, Segment};
 use crate::graph::{GraphStatement, ValueId};
@@ -28,7 +29,13 @@ impl Choices {
 
 impl Segment<'_> {
     /// Returns the factors of the cost over all choices of these strategies, in picoseconds.
-    pub(crate) fn factors(&self, types: &mut Types, facts: &Facts, looked: &[Option<Shared>]) -> Dual {
+    pub(crate) fn factors(
+        &self,
+        types: &mut Types,
+        facts: &Facts,
+        looked: &[Option<Shared>],
+        estimates: Estimates,
+    ) -> Dual {
         let id = |types: &mut Types, v: &ValueId| {
             Some(types.id(self.graph.dtype(*v), facts.pinned(self.graph, *v)?))
         };
@@ -37,7 +44,11 @@ impl Segment<'_> {
         let mut ops: Vec<Choices> = Vec::new();
         for (at, (statement, looked)) in self.statements.iter().zip(looked).enumerate() {
             let choices = match (statement, looked) {
-                (GraphStatement::Input(v), _) => {
+                (GraphStatement::Input(v), Some(looked)) => {
+                    let list = looked.list.iter().map(|way| (way.picoseconds, way.outputs.to_vec()));
+                    Choices { at, values: [Vec::new(), vec![v.0]], list: list.collect() }
+                }
+                (GraphStatement::Input(v), None) => {
                     let Some(is) = id(types, v) else { continue };
                     outside.push((v.0, is));
                     continue;
@@ -67,17 +78,28 @@ impl Segment<'_> {
                 (GraphStatement::Op { inputs, outputs, .. }, Some(looked)) => {
                     let pins: Vec<Option<TypeId>> = outputs.iter().map(|v| id(types, v)).collect();
                     let mut list = Vec::with_capacity(looked.list.len());
+                    // What is kept for one op costs as that takes it.
+                    let is_for_one = |v: &ValueId| {
+                        let of = self.held.and_then(|held| held.inputs.get(v));
+                        matches!(of, Some(OpenInput::ForOne(_)))
+                    };
+                    let is_operand: Vec<bool> = inputs.iter().map(|v| !is_for_one(v)).collect();
                     for way in &looked.list {
-                        let mut of: Vec<TypeId> = way.inputs.to_vec();
+                        let operands = way.inputs.iter().zip(&is_operand);
+                        let mut of: Vec<TypeId> =
+                            operands.filter(|(_, is)| **is).map(|(id, _)| *id).collect();
                         let mut cost = Some(way.picoseconds);
                         for (&made, pin) in way.outputs.iter().zip(&pins) {
                             let is = pin.unwrap_or(made);
-                            cost = cost.zip(types.price(made, is)).map(|(a, b)| a.saturating_add(b));
+                            cost = cost
+                                .zip(types.price_with(made, is, estimates))
+                                .map(|(a, b)| a.saturating_add(b));
                             of.push(is);
                         }
                         list.extend(cost.map(|cost| (cost, of)));
                     }
-                    let numbers = |list: &[ValueId]| list.iter().map(|v| v.0).collect();
+                    let numbers =
+                        |list: &[ValueId]| list.iter().filter(|v| !is_for_one(v)).map(|v| v.0).collect();
                     Choices { at, values: [numbers(inputs), numbers(outputs)], list }
                 }
                 (GraphStatement::Op { .. }, None)
@@ -85,6 +107,6 @@ impl Segment<'_> {
             };
             ops.push(choices);
         }
-        Dual::new(types, &outside, &ops)
+        Dual::new(types, &outside, &ops, estimates)
     }
 }

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::elaborate::choices::Choices;
-use crate::elaborate::moves::{TypeId, Types};
+use crate::elaborate::moves::{Estimates, TypeId, Types};
 
 /// A cost that no choice has.
 pub(crate) const FAR: i64 = 1 << 52;
@@ -103,7 +103,12 @@ pub(crate) struct Dual {
 
 impl Dual {
     /// Returns the factors of these ops, in order; values from outside are given in one type.
-    pub(crate) fn new(types: &mut Types, outside: &[(usize, TypeId)], ops: &[Choices]) -> Dual {
+    pub(crate) fn new(
+        types: &mut Types,
+        outside: &[(usize, TypeId)],
+        ops: &[Choices],
+        estimates: Estimates,
+    ) -> Dual {
         // Every type that a value can have somewhere.
         let mut lists: FxHashMap<usize, Vec<TypeId>> = FxHashMap::default();
         for &(value, is) in outside {
@@ -162,7 +167,7 @@ impl Dual {
         let mut factor = |types: &mut Types, value: usize, origin| {
             let taken = takers.remove(&value)?;
             let list = lists.get(&value).filter(|list| list.len() <= TYPES)?;
-            let costs = known.entry(list).or_insert_with(|| Arc::new(Costs::between(types, list)));
+            let costs = known.entry(list).or_insert_with(|| Arc::new(Costs::between(types, list, estimates)));
             Some(ValueFactor { number: value, origin, taken, costs: Arc::clone(costs) })
         };
         let given = outside.iter().filter_map(|(value, is)| {
@@ -352,12 +357,12 @@ impl Port {
 
 impl Costs {
     /// Returns the least costs between these types, by redistributions over any of them.
-    fn between(types: &mut Types, list: &[TypeId]) -> Costs {
+    fn between(types: &mut Types, list: &[TypeId], estimates: Estimates) -> Costs {
         let count = list.len();
         let mut from_to = vec![FAR; count * count];
         for (i, &from) in list.iter().enumerate() {
             for (j, &to) in list.iter().enumerate() {
-                if let Some(cost) = types.price(from, to) {
+                if let Some(cost) = types.price_with(from, to, estimates) {
                     from_to[i * count + j] = (cost as i64).min(FAR);
                 }
             }

@@ -68,6 +68,7 @@ impl<'a> Lane<'a> {
             strict: self.is_differentiated(),
             wanted: self.wanted.as_ref(),
             known: &mut self.known,
+            held: None,
         };
         let solved = segment.elaborate(self.solver, &mut self.program, &mut self.types, &mut self.ways);
         solved.map(|(_, computing)| computing)
@@ -127,6 +128,7 @@ impl<'a> Lane<'a> {
                 strict: self.is_differentiated(),
                 wanted: None,
                 known: &mut inner,
+                held: None,
             };
             segment.elaborate(&free, &mut self.program, &mut self.types, &mut self.ways)?;
             from = end;

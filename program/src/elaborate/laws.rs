@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use crate::elaborate::ahead::Ahead;
 use crate::elaborate::limits::Limits;
-use crate::elaborate::moves::{TypeId, Types};
+use crate::elaborate::moves::{Estimates, TypeId, Types};
 use crate::elaborate::search::Shared;
 use crate::elaborate::segment::{Facts, NEGLIGIBLE, Segment};
 use crate::elaborate::ways::{Way, Ways};
@@ -174,6 +174,7 @@ fn with_segment<A>(text: &str, then: impl FnOnce(&mut Segment<'_>, Program) -> A
         strict: false,
         wanted: None,
         known: &mut known,
+        held: None,
     };
     then(&mut segment, program)
 }
@@ -201,7 +202,7 @@ fn both(text: &str) -> (u64, u64, u64) {
             (0..statements.len()).map(|n| segment.least(&elaborator, ways, facts, n)).collect();
         let hasty = segment.search(&elaborator, types, ways, facts, &least, &Limits::hasty()).unwrap();
         let bound = hasty.frontier.least();
-        let mut factors = segment.factors(types, facts, &hasty.looked);
+        let mut factors = segment.factors(types, facts, &hasty.looked, Estimates::Count);
         factors.bound(u64::MAX);
         let ahead = Some(Ahead::new(factors, types, statements.len()));
         let could_be = hasty.frontier.seen;
@@ -210,7 +211,7 @@ fn both(text: &str) -> (u64, u64, u64) {
         assert_eq!(found.frontier.bound_of_all(), found.frontier.least(), "nothing was dropped");
         let mut all = All { graph, statements, facts, looked: &found.looked, best: bound + 1 };
         all.from(types, 0, &FxHashMap::default(), 0);
-        let bound = segment.factors(types, facts, &found.looked).bound(u64::MAX);
+        let bound = segment.factors(types, facts, &found.looked, Estimates::Count).bound(u64::MAX);
         (found.frontier.least(), all.best, bound)
     })
 }

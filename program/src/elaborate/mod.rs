@@ -8,23 +8,24 @@ mod choices;
 mod chosen;
 mod dual;
 mod flows;
+pub(crate) mod held;
 mod implicit;
 mod lane;
 #[cfg(test)]
 mod laws;
 mod limits;
-mod moves;
+pub(crate) mod moves;
 mod nonnegative;
 mod numbered;
-mod order;
+pub(crate) mod order;
 mod outcomes;
 #[cfg(test)]
 mod priced;
 mod refusal;
 mod search;
-mod segment;
+pub(crate) mod segment;
 mod states;
-mod ways;
+pub(crate) mod ways;
 
 use std::borrow::Cow;
 
@@ -62,7 +63,7 @@ pub use implicit::ImplicitRedistribution;
 /// ```
 #[derive(Clone, Debug)]
 pub struct ShardingSolver {
-    planner: Planner,
+    pub(crate) planner: Planner,
     pub(crate) rates: ComputeRates,
     implicit_redistribution: ImplicitRedistribution,
     beam_width: usize,
@@ -117,6 +118,14 @@ impl ShardingSolver {
     /// error suggests a fix), if a gradient is requested of a value that has none, or if a sharding
     /// constraint is unreachable.
     pub fn solve(&self, graph: &Graph) -> Result<Program, Error> {
+        if let Some(v) = graph.first_open() {
+            return Err(Error::Graph {
+                reason: format!(
+                    "the type of input `{}` is open (`?`); write a type, or let `reshard parallelize` choose it",
+                    graph.name(v)
+                ),
+            });
+        }
         let whole = graph.in_parts(Apart { means: true, rows: false })?;
         if self.implicit_redistribution != ImplicitRedistribution::Allow {
             return self.restricted(graph, &whole);

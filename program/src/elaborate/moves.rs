@@ -10,7 +10,7 @@ use reshard_kernels::DType;
 use reshard_planner::internal::Prices;
 use reshard_planner::{Plan, Planner, SearchBudget};
 use reshard_sharding::{Sharding, ShardingType};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use crate::Error;
@@ -57,6 +57,8 @@ pub(crate) struct Types {
     ids: FxHashMap<(DType, Arc<ShardingType>), TypeId>,
     /// The prices queried so far, by source and target.
     prices: Costs,
+    /// The redistributions whose price may be above that of the cheapest plan.
+    estimates: FxHashSet<(TypeId, TypeId)>,
     /// The prices of redistributions that send nothing.
     free: Costs,
     /// By pair of sets: the cost of making all of the second available from the first.
@@ -73,6 +75,15 @@ pub(crate) struct Types {
     plans: FxHashMap<(Sharding, Sharding, DType), Arc<Plan>>,
     /// The prices of redistributions in a communication dtype.
     wires: FxHashMap<(TypeId, TypeId, DType), Cost>,
+}
+
+/// The use of prices that may be above those of the cheapest plans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Estimates {
+    /// They are prices, for a search.
+    Count,
+    /// They are 0, for a bound.
+    AreNothing,
 }
 
 /// A table of known costs between types, by their numbers.
@@ -127,6 +138,7 @@ impl Types {
             list: Vec::new(),
             ids: FxHashMap::default(),
             prices: Costs::default(),
+            estimates: FxHashSet::default(),
             free: Costs::default(),
             brought: FxHashMap::default(),
             taken: FxHashMap::default(),
@@ -205,11 +217,46 @@ impl Types {
         self.work += NEW_PRICE;
         let (planner, known) = (&self.planner, &mut self.priced);
         let looked = known.looked();
-        let one_way = |a: &Sharding, b: &Sharding, dtype| planner.price_once(a, b, dtype, known).ok();
+        let mut is_estimate = false;
+        let one_way = |a: &Sharding, b: &Sharding, dtype| {
+            let price = planner.price_once(a, b, dtype, known).ok();
+            is_estimate |= known.is_estimate();
+            price
+        };
         let cost = both_ways(&self.list, from, to, one_way);
+        if is_estimate {
+            self.estimates.insert((from, to));
+        }
         self.work += (known.looked() - looked) / KNOWN;
         self.prices.put(from.0, to.0, cost);
         cost
+    }
+
+    /// Returns the type without a gradient.
+    fn plain(&mut self, id: TypeId) -> TypeId {
+        let (dtype, is) = &self.list[id.0 as usize];
+        let (dtype, is) = (*dtype, Arc::new(ShardingType::new(is.value.clone(), None)));
+        self.id(dtype, is)
+    }
+
+    /// Returns a lower bound on the cost to redistribute the value alone.
+    pub(crate) fn forward_at_least(&mut self, from: TypeId, to: TypeId) -> Cost {
+        let (from, to) = (self.plain(from), self.plain(to));
+        self.price_at_least(from, to)
+    }
+
+    /// Returns the cost to redistribute; an estimate counts as asked.
+    pub(crate) fn price_with(&mut self, from: TypeId, to: TypeId, estimates: Estimates) -> Cost {
+        let price = self.price(from, to)?;
+        match estimates {
+            Estimates::Count => Some(price),
+            Estimates::AreNothing => Some(if self.estimates.contains(&(from, to)) { 0 } else { price }),
+        }
+    }
+
+    /// Returns a lower bound on the cost to redistribute.
+    pub(crate) fn price_at_least(&mut self, from: TypeId, to: TypeId) -> Cost {
+        self.price_with(from, to, Estimates::AreNothing)
     }
 
     /// Returns `true` if some prices were replaced by estimates.

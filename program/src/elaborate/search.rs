@@ -153,8 +153,7 @@ impl Frontier {
     }
 
     /// Adds a value that comes from outside.
-    pub(crate) fn enters(&mut self, types: &mut Types, value: usize, is: TypeId) {
-        let at_hand = types.sets.number(&[is]);
+    pub(crate) fn enters(&mut self, types: &mut Types, value: usize, at_hand: AtHand) {
         self.sees(types, value, at_hand);
         self.given.put(value, at_hand);
     }

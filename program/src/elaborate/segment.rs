@@ -15,9 +15,10 @@ use crate::Error;
 use crate::elaborate::ahead::Ahead;
 use crate::elaborate::at_hand::AtHand;
 use crate::elaborate::flows::{Differentiable, Flows};
+use crate::elaborate::held::{HeldAtPrice, OpenInput, SavedOperands};
 use crate::elaborate::implicit::ImplicitRedistribution;
 use crate::elaborate::limits::Limits;
-use crate::elaborate::moves::{TypeId, Types};
+use crate::elaborate::moves::{Estimates, TypeId, Types};
 use crate::elaborate::nonnegative;
 use crate::elaborate::search::{Frontier, Shared, Step};
 use crate::elaborate::ways::{self, Asked, OfList, Ways};
@@ -40,6 +41,8 @@ pub(crate) struct Segment<'a> {
     pub(crate) wanted: Option<&'a FxHashSet<ValueId>>,
     /// The program value of each graph value.
     pub(crate) known: &'a mut FxHashMap<ValueId, ValueId>,
+    /// What it holds, if memory has a price; then inputs may be open.
+    pub(crate) held: Option<&'a HeldAtPrice>,
 }
 
 /// Facts on the values of a segment that are known before the search.
@@ -138,15 +141,14 @@ impl Segment<'_> {
             self.write(elaborator, program, types, &found.looked, &found.frontier.best(), &facts)?;
         let sent = program.statements[first..].iter().map(Statement::sends_picoseconds).sum::<u64>();
         let cost = computing.saturating_add(sent);
-        // Estimated prices bound nothing: the only certain lower bound is the compute cost.
-        let bound =
-            if types.stand_in() { least.iter().sum() } else { bound.max(found.frontier.bound_of_all()) };
+        // States were compared by estimates, which the bound counts as nothing.
+        let bound = if types.stand_in() { bound } else { bound.max(found.frontier.bound_of_all()) };
         program.gap = program.gap.saturating_add(cost.saturating_sub(bound));
         Ok((cost, computing))
     }
 
     /// Searches with redistributions between statements; returns the result and a lower bound on all others.
-    fn found(
+    pub(crate) fn found(
         &self,
         elaborator: &ShardingSolver,
         types: &mut Types,
@@ -156,12 +158,16 @@ impl Segment<'_> {
     ) -> Result<(Searched, u64), Error> {
         let mut hasty = self.search(elaborator, types, ways, facts, least, &Limits::hasty())?;
         let known = hasty.frontier.least();
-        if hasty.frontier.bound_of_all() == known {
+        if !types.stand_in() && hasty.frontier.bound_of_all() == known {
             return Ok((hasty, known));
         }
-        let mut factors = self.factors(types, facts, &hasty.looked);
-        let bound = factors.bound(known.saturating_sub(NEGLIGIBLE));
-        if !types.stand_in() && known.saturating_sub(bound) <= NEGLIGIBLE {
+        let mut factors = self.factors(types, facts, &hasty.looked, Estimates::Count);
+        let mut bound = factors.bound(known.saturating_sub(NEGLIGIBLE));
+        if types.stand_in() {
+            let mut certain = self.factors(types, facts, &hasty.looked, Estimates::AreNothing);
+            bound = certain.bound(known.saturating_sub(NEGLIGIBLE)).max(least.iter().sum());
+        }
+        if known.saturating_sub(bound) <= NEGLIGIBLE {
             return Ok((hasty, bound));
         }
         // The cost of the greedy search bounds the thorough one, which may lose every cheaper program.
@@ -235,7 +241,7 @@ impl Segment<'_> {
         self.trains && self.wanted.is_some_and(|wanted| wanted.contains(&v))
     }
 
-    /// Returns the minimum compute cost of statement `n` over all shardings.
+    /// Returns the minimum compute cost of statement `n` over all shardings, in picoseconds.
     pub(crate) fn least(&self, elaborator: &ShardingSolver, ways: &mut Ways, facts: &Facts, n: usize) -> u64 {
         let (GraphStatement::Op { call, op, inputs, outputs, .. }, Some((takes, _))) =
             (&self.statements[n], &facts.ops[n])
@@ -245,8 +251,24 @@ impl Segment<'_> {
         if op.is_view() {
             return 0;
         }
-        let size = self.graph.meshes.at(self.runs_on(outputs)).size();
-        let ranks = size as f64;
+        let ranks = self.graph.meshes.at(self.runs_on(outputs)).size() as f64;
+        let dtypes = inputs.iter().chain(outputs).map(|v| self.graph.dtype(*v)).collect();
+        let back = ways.backward.of(&self.graph.table, (call, op), dtypes, takes);
+        let back = back.map_or(0.0, |back| back.least_us(ranks, &elaborator.rates));
+        ((self.least_forward_us(elaborator, n) + back) * 1e6) as u64
+    }
+
+    /// Returns the same of forward alone.
+    pub(crate) fn least_forward(&self, elaborator: &ShardingSolver, n: usize) -> u64 {
+        (self.least_forward_us(elaborator, n) * 1e6) as u64
+    }
+
+    fn least_forward_us(&self, elaborator: &ShardingSolver, n: usize) -> f64 {
+        let GraphStatement::Op { op, inputs, outputs, .. } = &self.statements[n] else { return 0.0 };
+        if op.is_view() {
+            return 0.0;
+        }
+        let ranks = self.graph.meshes.at(self.runs_on(outputs)).size() as f64;
         let stored = self.stored(inputs, outputs);
         let bits = |v: &ValueId| {
             let elements = self.graph.shape(*v).iter().map(|&n| n as f64).product::<f64>();
@@ -254,21 +276,30 @@ impl Segment<'_> {
         };
         let operands = inputs.iter().chain(outputs).zip(stored).filter(|(_, stored)| *stored);
         let bytes = operands.map(|(v, _)| bits(v)).sum::<f64>() / 8.0 / ranks;
+        if self.may_be_noop(n) {
+            return 0.0;
+        }
         let dtypes: Vec<DType> = inputs.iter().chain(outputs).map(|v| self.graph.dtype(*v)).collect();
-        // With one index of a dim on each rank, a permutation or a sum leaves all bytes in place.
+        elaborator.rates.time_us(ways::computed(&dtypes), op.operations() / ranks, bytes as u64)
+    }
+
+    /// Returns `true` if some strategy of statement `n` may leave every rank's data in place.
+    ///
+    /// With one index of a dim on each rank, a permutation or a sum does.
+    pub(crate) fn may_be_noop(&self, n: usize) -> bool {
+        let GraphStatement::Op { op, inputs, outputs, .. } = &self.statements[n] else { return false };
+        if op.is_view() {
+            return true;
+        }
+        let size = self.graph.meshes.at(self.runs_on(outputs)).size();
         let smallest = |shape: &[usize]| shape.iter().map(|n| n.div_ceil(size)).collect::<Vec<_>>();
-        let may_be_noop = match (op.inputs(), op.outputs(), dtypes.as_slice()) {
-            ([from], [to], [a, b]) => a == b && op.is_local_noop(&smallest(from), &smallest(to)),
+        match (op.inputs(), op.outputs(), inputs.as_slice(), outputs.as_slice()) {
+            ([from], [to], [x], [y]) => {
+                self.graph.dtype(*x) == self.graph.dtype(*y)
+                    && op.is_local_noop(&smallest(from), &smallest(to))
+            }
             _ => false,
-        };
-        let one = if may_be_noop {
-            0.0
-        } else {
-            elaborator.rates.time_us(ways::computed(&dtypes), op.operations() / ranks, bytes as u64)
-        };
-        let back = ways.backward.of(&self.graph.table, (call, op), dtypes.into(), takes);
-        let back = back.map_or(0.0, |back| back.least_us(ranks, &elaborator.rates));
-        ((one + back) * 1e6) as u64
+        }
     }
 
     /// Searches through all statements.
@@ -288,7 +319,8 @@ impl Segment<'_> {
         let mut rest = least.iter().fold(0u64, |a, b| a.saturating_add(*b));
         for (v, is) in &facts.outside {
             let id = types.id(graph.dtype(*v), is.clone());
-            frontier.enters(types, v.0, id);
+            let at_hand = types.sets.number(&[id]);
+            frontier.enters(types, v.0, at_hand);
         }
         for (n, statement) in self.statements.iter().enumerate() {
             go_on().map_err(reshard_ops::Error::from)?;
@@ -297,11 +329,28 @@ impl Segment<'_> {
             frontier.paces(types, n, self.statements.len());
             let live = |value: usize| facts.last.get(value).is_some_and(|&at| at > n);
             match statement {
+                GraphStatement::Input(v) if graph.values[v.0].open.is_some() => {
+                    // An open input that only an update takes is not in a segment before it.
+                    match self.held.and_then(|held| held.inputs.get(v)) {
+                        None => {}
+                        Some(OpenInput::ForOne(at_hand)) => frontier.enters(types, v.0, *at_hand),
+                        Some(OpenInput::Choices(found)) => {
+                            let outputs = [(v.0, None)];
+                            let ahead = limits.ahead.as_ref().map(|ahead| (ahead, n));
+                            let step = Step { ways: found, inputs: &[], outputs: &outputs, rest, ahead };
+                            if !frontier.op(types, step, &live) {
+                                return Err(made_later(graph, *v));
+                            }
+                            looked[n] = Some(Arc::clone(found));
+                        }
+                    }
+                }
                 GraphStatement::Input(v) => {
-                    let Some(id) = self.plain(types, ways, facts, n).pin() else {
+                    let Some(id) = self.plain(types, ways, (facts, n), &looked).pin() else {
                         return Err(made_later(graph, *v));
                     };
-                    frontier.enters(types, v.0, id);
+                    let at_hand = types.sets.number(&[id]);
+                    frontier.enters(types, v.0, at_hand);
                 }
                 GraphStatement::Move { from, to, along, via } if graph.moves_partly(along, *to) => {
                     if !frontier.moved_along(types, (from.0, to.0), along, *via) {
@@ -309,7 +358,7 @@ impl Segment<'_> {
                     }
                 }
                 GraphStatement::Move { from, to, via, .. } => {
-                    let Some(id) = self.plain(types, ways, facts, n).pin() else {
+                    let Some(id) = self.plain(types, ways, (facts, n), &looked).pin() else {
                         return Err(made_later(graph, *to));
                     };
                     if !frontier.moved(types, (from.0, to.0), (id, *via)) {
@@ -323,7 +372,7 @@ impl Segment<'_> {
                     }
                 }
                 GraphStatement::Op { call, inputs, by, .. } => {
-                    let plain = self.plain(types, ways, facts, n);
+                    let plain = self.plain(types, ways, (facts, n), &looked);
                     let at_hand = match &plain.given {
                         Some(given) => given.clone(),
                         None => plain.inputs.iter().map(|&v| frontier.at_hand(types, v)).collect(),
@@ -352,14 +401,23 @@ impl Segment<'_> {
     }
 
     /// Returns the search-independent data of statement `n`.
-    fn plain<'f>(&self, types: &mut Types, ways: &mut Ways, facts: &'f Facts, n: usize) -> &'f Plain {
+    ///
+    /// `looked` has the strategies of all statements before it.
+    fn plain<'f>(
+        &self,
+        types: &mut Types,
+        ways: &mut Ways,
+        (facts, n): (&'f Facts, usize),
+        looked: &[Option<Shared>],
+    ) -> &'f Plain {
         facts.plain[n].get_or_init(|| match &self.statements[n] {
             GraphStatement::Input(v) | GraphStatement::Move { to: v, .. } => {
                 let pin = facts.pin(self.graph, types, *v);
                 Plain { outputs: smallvec![(v.0, pin)], ..Plain::default() }
             }
             GraphStatement::Op { call, op, inputs, outputs, by } => {
-                self.plain_op(types, ways, (facts, n), (call, op), (inputs, outputs), by.as_deref())
+                let saved = self.held.map(|held| held.saved_at(n, looked)).unwrap_or_default();
+                self.plain_op(types, ways, (facts, n), (call, op), (inputs, outputs), (by.as_deref(), saved))
             }
             GraphStatement::Gradient { .. } | GraphStatement::NoGrad => Plain::default(),
         })
@@ -372,7 +430,7 @@ impl Segment<'_> {
         (facts, n): (&Facts, usize),
         (call, op): (&OpCall, &Op),
         (inputs, outputs): (&[ValueId], &[ValueId]),
-        by: Option<&[Given]>,
+        (by, saved): (Option<&[Given]>, SavedOperands),
     ) -> Plain {
         let graph = self.graph;
         let (input_gradients, output_gradients) = facts.ops[n].clone().unwrap_or_default();
@@ -412,6 +470,7 @@ impl Segment<'_> {
                 output_dtypes: outputs.iter().map(|&v| graph.dtype(v)).collect(),
                 call: trains.then(|| call.clone()),
                 stored: self.stored(inputs, outputs),
+                saved,
             },
         };
         let given = given.map(|given| given[..inputs.len()].iter().map(|&is| alone(types, is)).collect());

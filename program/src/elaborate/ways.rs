@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 
 use crate::backward_work::{BackwardWork, BackwardWorks, Local, shard};
 use crate::elaborate::at_hand::{AtHand, Sets};
+use crate::elaborate::held::SavedOperands;
 use crate::elaborate::moves::{TypeId, Types};
 use crate::local_type::{self, Partly};
 use crate::{ComputeRates, Error};
@@ -21,8 +22,10 @@ use crate::{ComputeRates, Error};
 pub(crate) struct Way {
     pub(crate) inputs: SmallVec<[TypeId; 4]>,
     pub(crate) outputs: SmallVec<[TypeId; 2]>,
-    /// The compute cost, forward and backward, in picoseconds.
+    /// The compute cost, forward and backward, in picoseconds, with that of what it holds.
     pub(crate) picoseconds: u64,
+    /// The compute cost of forward.
+    pub(crate) forward: u64,
     /// The number of arithmetic operations.
     pub(crate) operations: f64,
     /// `true` if every rank's result is its operand.
@@ -58,6 +61,8 @@ pub(crate) struct OfList {
     pub(crate) call: Option<OpCall>,
     /// `true` for each operand that is read from or written to memory.
     pub(crate) stored: Vec<bool>,
+    /// The operands whose bytes count, if memory has a price.
+    pub(crate) saved: SavedOperands,
 }
 
 /// The maximum number of strategies considered for one op.
@@ -72,7 +77,7 @@ pub(crate) struct Looked {
 }
 
 impl Looked {
-    fn of(sets: &mut Sets, list: Vec<Way>) -> Looked {
+    pub(crate) fn of(sets: &mut Sets, list: Vec<Way>) -> Looked {
         let mut could_be: SmallVec<[SmallVec<[TypeId; 16]>; 4]> = SmallVec::new();
         for way in &list {
             for (i, is) in way.inputs.iter().chain(&way.outputs).enumerate() {
@@ -175,9 +180,11 @@ impl Ways {
         };
         let number = self.propagator.typed_once(&asked.op, mesh, &question, MOST, &mut self.lists)?;
         let found = Arc::clone(self.lists.get(number));
-        let OfList { given, along, input_dtypes, output_dtypes, call, stored } = &asked.of_list;
+        let OfList { given, along, input_dtypes, output_dtypes, call, stored, saved } = &asked.of_list;
         let of_list = (number, asked.of_list.clone());
-        if let Some(known) = self.looked.get(&of_list) {
+        // What saved operands cost depends on the types at hand too.
+        let is_shared = saved.is_empty();
+        if let Some(known) = self.looked.get(&of_list).filter(|_| is_shared) {
             self.known.insert(key, Arc::clone(known));
             return Ok(Arc::clone(known));
         }
@@ -214,20 +221,58 @@ impl Ways {
             let operations = if is_view { 0.0 } else { operations * strategy.work_fraction };
             let one = self.rates.time_us(computed(&dtypes), operations, bytes);
             let picoseconds = ((one + back.us(types, (&inputs, &outputs), &self.rates)) * 1e6).round() as u64;
+            let held = held_by(types, saved, (&inputs, &outputs), &key.1);
+            let picoseconds = picoseconds.saturating_add(held);
             out.push(Way {
                 inputs,
                 outputs: outputs.into_iter().collect(),
                 picoseconds,
+                forward: (one * 1e6) as u64,
                 operations,
                 is_view,
                 strategy: Arc::clone(strategy),
             });
         }
         let out = Arc::new(Looked::of(&mut types.sets, out));
-        self.looked.insert(of_list, Arc::clone(&out));
+        if is_shared {
+            self.looked.insert(of_list, Arc::clone(&out));
+        }
         self.known.insert(key, Arc::clone(&out));
         Ok(out)
     }
+}
+
+/// Returns the least cost of keeping open inputs, and of having saved operands in backward, in picoseconds.
+fn held_by(
+    types: &mut Types,
+    of: &SavedOperands,
+    (inputs, outputs): (&[TypeId], &[TypeId]),
+    at_hand: &[AtHand],
+) -> u64 {
+    let mut sum = 0u64;
+    for (operand, again) in &of.saved {
+        let Some(&taken) = inputs.iter().chain(outputs).nth(*operand) else { continue };
+        let mut least = of.price.of(types.local_bytes(taken));
+        let others = at_hand.get(*operand).map(|set| types.sets.of(*set).to_vec()).unwrap_or_default();
+        let held = others.into_iter().map(|is| (is, None)).collect::<Vec<_>>();
+        for (from, time) in held.into_iter().chain(again.iter().map(|&(is, time)| (is, Some(time)))) {
+            let had = time.unwrap_or_else(|| of.price.of(types.local_bytes(from)));
+            if had < least
+                && let Some(moved) = types.forward_at_least(from, taken)
+            {
+                least = least.min(had.saturating_add(moved));
+            }
+        }
+        sum = sum.saturating_add(least);
+    }
+    for (operand, costs) in &of.kept {
+        let taken = inputs.get(*operand);
+        let own = costs.iter().find(|(is, _)| Some(is) == taken).map(|(_, cost)| *cost);
+        // Any other type is reached from one of these.
+        let least = own.or_else(|| costs.iter().map(|(_, cost)| *cost).min());
+        sum = sum.saturating_add(least.unwrap_or(0));
+    }
+    sum
 }
 
 /// Returns `true` if a strategy leaves every rank's data unchanged.

@@ -51,6 +51,7 @@ impl Graph {
             dtype,
             shape: shape.to_vec(),
             pinned: None,
+            open: None,
             letters: None,
             on: None,
             inner: false,

@@ -34,7 +34,10 @@ pub(crate) fn call_text(call: &OpCall, operands: impl Iterator<Item = String>) -
 impl Graph {
     /// Returns `true` if an input has a gradient by default: it is real, and its type has a gradient.
     pub(crate) fn has_own_gradient(&self, value: ValueId) -> bool {
-        !self.dtype(value).is_integral() && self.constraint(value).is_some_and(|t| t.gradient.is_some())
+        let known = &self.values[value.0];
+        let is_open = known.open.is_some() && !self.is_below_mark(value);
+        !known.dtype.is_integral()
+            && (is_open || self.constraint(value).is_some_and(|t| t.gradient.is_some()))
     }
 
     /// Writes a line without its end; below `no_grad` a type is the value's sharding.
@@ -54,6 +57,9 @@ impl Graph {
                 let known = &self.values[v.0];
                 let sizes: Vec<String> = known.shape.iter().map(ToString::to_string).collect();
                 write!(f, "{}: {}[{}]", known.name, known.dtype, sizes.join(","))?;
+                if let Some(given) = &known.open {
+                    return write!(f, " {}", local_type::written_open(given, self.mesh()));
+                }
                 self.printed(*v, marked).map_or(Ok(()), |is| write!(f, " {is}"))
             }
             GraphStatement::Move { from, to, along, via } => {

@@ -15,6 +15,7 @@ mod meshes;
 mod norms;
 mod notes;
 mod one_rank;
+mod parallelize;
 mod pipeline;
 mod report;
 mod schedules;

@@ -34,10 +34,13 @@ use reshard_sharding::{Mesh, Sharding};
 /// cheaper closed form, or the price from the digits alone, is used instead (see [`Prices::stands_in`]).
 #[derive(Debug)]
 pub struct Prices {
-    pub(crate) known: WordMap<Alike, u64>,
+    /// The prices, each with `true` if it may not be that of the cheapest plan.
+    pub(crate) known: WordMap<Alike, (u64, bool)>,
     looked: u64,
     most: u64,
     stands_in: bool,
+    /// The same for the last price.
+    is_estimate: bool,
 }
 
 impl Default for Prices {
@@ -56,7 +59,13 @@ const LOOK_AT_RANK: u64 = 4;
 impl Prices {
     /// Creates an empty cache, with a limit for the total work of examining ranks and searching.
     pub fn within(budget: SearchBudget) -> Prices {
-        Prices { known: WordMap::default(), looked: 0, most: budget.work(), stands_in: false }
+        Prices {
+            known: WordMap::default(),
+            looked: 0,
+            most: budget.work(),
+            stands_in: false,
+            is_estimate: false,
+        }
     }
 
     /// Returns the number of cached prices.
@@ -108,12 +117,31 @@ impl Prices {
     pub(crate) fn worked(&mut self, effort: Effort) {
         self.looked = self.looked.saturating_add(effort.work);
         self.stands_in |= effort.exhausted;
+        self.is_estimate |= effort.exhausted;
     }
 
     /// Records that this is an estimate, and returns it.
     pub(crate) fn stands_in_with<T>(&mut self, estimate: T) -> T {
         self.stands_in = true;
+        self.is_estimate = true;
         estimate
+    }
+
+    /// Returns `true` if the last price may not be that of the cheapest plan.
+    pub fn is_estimate(&self) -> bool {
+        self.is_estimate
+    }
+
+    /// Begins another price.
+    pub(crate) fn begins(&mut self) {
+        self.is_estimate = false;
+    }
+
+    /// Returns a price that was cached.
+    pub(crate) fn cached(&mut self, alike: &Alike) -> Option<u64> {
+        let &(picoseconds, is_estimate) = self.known.get(alike)?;
+        self.is_estimate = is_estimate;
+        Some(picoseconds)
     }
 }
 

@@ -59,12 +59,13 @@ pub(crate) fn price_once(
     known: &mut Prices,
     instead: impl Fn() -> Result<u64, Error>,
 ) -> Result<u64, Error> {
+    known.begins();
     let of_ranks = |known: &mut Prices| known.look(q, || choose::picoseconds(q), &instead);
     let Some(ends) = ends(q) else {
         return if q.is_trivial() { Ok(choose::picoseconds(q)?.0) } else { of_ranks(known) };
     };
     let alike = Alike::of(q, &ends);
-    if let Some(&picoseconds) = known.known.get(&alike) {
+    if let Some(picoseconds) = known.cached(&alike) {
         return Ok(picoseconds);
     }
     let ask = if known.is_spent() { Ask::Quick } else { Ask::Within(u64::MAX) };
@@ -80,7 +81,8 @@ pub(crate) fn price_once(
     // A search on digits alone goes equally far in all equivalent problems; the exchange between cotangent
     // shardings does not.
     if by_digits {
-        known.known.insert(alike, picoseconds);
+        let is_estimate = known.is_estimate();
+        known.known.insert(alike, (picoseconds, is_estimate));
     }
     Ok(picoseconds)
 }
