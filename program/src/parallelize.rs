@@ -1,4 +1,4 @@
-//! Parallelization: the types of all inputs whose type is open, and what is computed again, under a memory limit.
+//! Parallelization: the types of all inputs whose type is open, and the recomputed values, under a memory limit.
 //!
 //! ```text
 //! L(p)     least over all choices of   time + p bytes held at the turn from forward to backward
@@ -7,7 +7,7 @@
 //!
 //! A program within the limit holds no more than that at any moment, so its time is at least the bound, at every price
 //! `p` of memory. `L(p)` is bounded by the [messages](crate::theory) of the solver, whose strategies carry the price of
-//! what they hold: of inputs with their states ([`keeps`]), and of what backward reads ([`saved`]).
+//! the bytes that they hold: of inputs with their states ([`keeps`]), and of the values that backward reads ([`saved`]).
 //!
 //! The types of the choice at each price make a program, with its rematerialization. Of those that fit, the fastest is
 //! the answer. Its time and peak are those of its report.
@@ -57,10 +57,10 @@ pub struct Parallelizer {
     memory: Option<u64>,
 }
 
-/// A program whose inputs have all types, and what is known about it.
+/// A program whose inputs all have types, with its time, its peak and a bound.
 #[derive(Clone, Debug)]
 pub struct Parallelized {
-    /// The program, with every type and redistribution, and with what is computed again.
+    /// The program, with every type, redistribution and recomputation.
     pub program: Program,
     /// The time of a step in microseconds, as in its report.
     pub time_us: f64,
@@ -87,7 +87,7 @@ const POLISHED: u64 = 6_000;
 /// The gap at which nothing more is tried.
 const NEGLIGIBLE: f64 = 0.0005;
 
-/// The gap at which no other share is tried.
+/// The gap at which the other shares are skipped.
 const ENOUGH: f64 = 0.02;
 
 impl Parallelizer {
@@ -114,7 +114,7 @@ impl Parallelizer {
         Parallelizer { memory: Some(bytes), ..self }
     }
 
-    /// Chooses the open types of a graph, and what is computed again.
+    /// Chooses the open types of a graph, and the values that backward recomputes.
     ///
     /// An optimizer state has the sharding of its parameter's gradient.
     ///
@@ -211,7 +211,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Writes the program with these types and what has to be computed again; keeps it if it is the best.
+    /// Writes the program with these types and the recomputation that it needs; keeps it if it is the best.
     ///
     /// Returns `true` if nothing has to be computed again.
     fn offers(&mut self, types: &Chosen) -> Result<bool, Error> {
@@ -245,7 +245,7 @@ impl<'a> Search<'a> {
         self.answer.as_ref().is_some_and(|best| self.bound as f64 >= best.time_us * 1e6 * (1.0 - gap))
     }
 
-    /// Tries every other way to keep one input, as long as that makes the best program better.
+    /// Tries every other storage of one input, as long as that makes the best program better.
     ///
     /// It is for small programs, whose peak is often within backward.
     fn polish(&mut self) -> Result<(), Error> {

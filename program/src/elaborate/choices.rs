@@ -78,7 +78,7 @@ impl Segment<'_> {
                 (GraphStatement::Op { inputs, outputs, .. }, Some(looked)) => {
                     let pins: Vec<Option<TypeId>> = outputs.iter().map(|v| id(types, v)).collect();
                     let mut list = Vec::with_capacity(looked.list.len());
-                    // What is kept for one op costs as that takes it.
+                    // An input that one op alone takes costs as a part of that op.
                     let is_for_one = |v: &ValueId| {
                         let of = self.held.and_then(|held| held.inputs.get(v));
                         matches!(of, Some(OpenInput::ForOne(_)))

@@ -85,23 +85,23 @@ impl HeldAtPrice {
     }
 }
 
-/// How the search sees an open input.
+/// The role of an open input in the search.
 #[derive(Debug)]
 pub(crate) enum OpenInput {
-    /// As the result of an op with these strategies.
+    /// The result of an op with these strategies.
     Choices(Arc<Looked>),
-    /// As available in these types: what one of them costs is a part of the only op that takes it.
+    /// A value that is available in these types; the cost of one is a part of the only op that takes it.
     ///
     /// So no redistribution after it avoids the price of its copy.
     ForOne(AtHand),
 }
 
-/// What a segment holds, at a price of memory.
+/// The operands that a segment holds, at a price of memory.
 #[derive(Debug, Default)]
 pub(crate) struct HeldAtPrice {
     /// The open inputs that the segment takes.
     pub(crate) inputs: FxHashMap<ValueId, OpenInput>,
-    /// For each statement, the operands that are kept for it alone; see [`OpenInput::ForOne`].
+    /// For each statement, the operands that it alone takes; see [`OpenInput::ForOne`].
     pub(crate) kept: Vec<KeptOperands>,
     pub(crate) price: MemoryPrice,
     /// The saved operands of each statement.

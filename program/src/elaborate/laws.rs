@@ -353,7 +353,7 @@ fn no_given_type_makes_a_program_cheaper_than_its_bound() {
         dearer += usize::from(cost(&fixed) > cost(&free) + 1e-3);
         assert!(cost(&fixed) >= bound - 2e-3, "{given}{} is below {bound}", cost(&fixed));
     }
-    assert!(dearer > 20 * refused, "{dearer} cost more, {refused} were refused");
+    assert!(dearer > 20 * refused, "{dearer} cost more, {refused} failed");
 }
 
 #[test]

@@ -245,7 +245,7 @@ impl Types {
         self.price_at_least(from, to)
     }
 
-    /// Returns the cost to redistribute; an estimate counts as asked.
+    /// Returns the cost to redistribute, with this use of estimates.
     pub(crate) fn price_with(&mut self, from: TypeId, to: TypeId, estimates: Estimates) -> Cost {
         let price = self.price(from, to)?;
         match estimates {

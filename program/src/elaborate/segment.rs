@@ -41,7 +41,7 @@ pub(crate) struct Segment<'a> {
     pub(crate) wanted: Option<&'a FxHashSet<ValueId>>,
     /// The program value of each graph value.
     pub(crate) known: &'a mut FxHashMap<ValueId, ValueId>,
-    /// What it holds, if memory has a price; then inputs may be open.
+    /// The operands that it holds, if memory has a price; then inputs may be open.
     pub(crate) held: Option<&'a HeldAtPrice>,
 }
 

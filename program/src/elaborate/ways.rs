@@ -22,7 +22,7 @@ use crate::{ComputeRates, Error};
 pub(crate) struct Way {
     pub(crate) inputs: SmallVec<[TypeId; 4]>,
     pub(crate) outputs: SmallVec<[TypeId; 2]>,
-    /// The compute cost, forward and backward, in picoseconds, with that of what it holds.
+    /// The compute cost, forward and backward, in picoseconds, with that of the bytes that it holds.
     pub(crate) picoseconds: u64,
     /// The compute cost of forward.
     pub(crate) forward: u64,
@@ -182,7 +182,7 @@ impl Ways {
         let found = Arc::clone(self.lists.get(number));
         let OfList { given, along, input_dtypes, output_dtypes, call, stored, saved } = &asked.of_list;
         let of_list = (number, asked.of_list.clone());
-        // What saved operands cost depends on the types at hand too.
+        // The cost of saved operands depends on the available types too.
         let is_shared = saved.is_empty();
         if let Some(known) = self.looked.get(&of_list).filter(|_| is_shared) {
             self.known.insert(key, Arc::clone(known));

@@ -1,4 +1,4 @@
-//! The ways to keep a parameter with its optimizer state between steps.
+//! The storage of a parameter with its optimizer state between steps.
 //!
 //! Ops take a parameter as type `c`, a value and a gradient sharding. It is stored as `(V|G)`, with the states as `G`:
 //!
@@ -31,11 +31,11 @@ pub(super) enum Copy {
     Stored,
     /// A copy that is held from forward to backward.
     Held,
-    /// A copy that is freed after forward, and gathered again.
+    /// A copy that is freed after forward, and re-gathered.
     Again,
 }
 
-/// A way to keep an input between steps.
+/// The storage of an input between steps, for a type in which ops take it.
 #[derive(Clone, Debug)]
 pub(super) struct Keep {
     /// The type in which ops take it.
@@ -91,7 +91,7 @@ pub(super) struct Asked<'a> {
 pub(super) type UpdateTime<'a> = dyn FnMut(&Sharding, &Sharding) -> Option<u64> + 'a;
 
 impl Asked<'_> {
-    /// Returns all ways to keep it that none beats in time and bytes, for each type that it is taken in.
+    /// Returns every storage that no other beats in time and bytes, for each type in which it is taken.
     pub(super) fn keeps(&self, types: &mut Types, update: &mut UpdateTime<'_>) -> Vec<Keep> {
         let mut all = Vec::new();
         for taken in self.taken {
@@ -162,7 +162,7 @@ fn least(mut all: Vec<Keep>) -> Vec<Keep> {
     out
 }
 
-/// Returns the cheapest way to keep an input at these prices, for each type in which it is taken, and its cost.
+/// Returns the cheapest storage of an input at these prices for each type in which it is taken, and its cost.
 pub(super) fn cheapest(keeps: &[Keep], prices: Prices) -> Vec<(usize, u64)> {
     let mut out: Vec<(usize, u64)> = Vec::new();
     for (n, keep) in keeps.iter().enumerate() {

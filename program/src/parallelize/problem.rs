@@ -40,7 +40,7 @@ struct Input {
     at: usize,
     /// The open inputs that are its optimizer states.
     states: Vec<ValueId>,
-    /// All ways to keep it.
+    /// Every storage of it.
     keeps: Vec<Keep>,
     /// The statement and operand of a parameter that one op takes.
     only: Option<(usize, usize)>,
@@ -139,7 +139,7 @@ impl<'a> Problem<'a> {
         ask(&segment, &facts, &mut self.types, &mut self.ways)
     }
 
-    /// Returns the open inputs that forward takes, with the ways to keep each.
+    /// Returns the open inputs that forward takes, with every storage of each.
     fn keeps(&mut self, times: &mut Times) -> Result<Vec<Input>, Error> {
         let forward = &self.statements[..self.forward];
         let taken: FxHashSet<ValueId> = forward.iter().flat_map(|s| s.takes().iter().copied()).collect();
@@ -267,7 +267,7 @@ impl<'a> Problem<'a> {
                 Some((n, operand)) => found[n].as_ref().and_then(|way| way.inputs.get(operand).copied()),
                 None => found[input.at].as_ref().and_then(|way| way.outputs.first().copied()),
             };
-            // Of a type that is not kept for, the one from which it is reached for least.
+            // For a type without a storage: the one from which it is reached for least.
             let types = &mut self.types;
             let cost = |types: &mut Types, &(n, cost): &(usize, u64)| {
                 let moved = taken.and_then(|taken| types.price(input.keeps[n].taken, taken));
@@ -285,7 +285,7 @@ impl<'a> Problem<'a> {
         self.inputs.len()
     }
 
-    /// Returns the same types, but for one input and its states: all ways to store these.
+    /// Returns the same types with each other storage of one input and its states.
     pub(super) fn next_to(&self, types: &Chosen, input: usize) -> Vec<Chosen> {
         let input = &self.inputs[input];
         let mut seen: FxHashSet<TypeId> = FxHashSet::default();

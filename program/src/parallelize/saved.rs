@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Values that may share a buffer, as views do, count once. Every part of it is a lower bound: an input is counted with the first op that takes it, with the fewest bytes that
-//! a rank can have of it. So is the whole: a program saves a value, or computes it again from what it saves.
+//! a rank can have of it. So is the whole: a program saves a value, or recomputes it from saved ones.
 
 use reshard_ops::gradients::Saved as Reads;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -15,7 +15,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::elaborate::held::{MemoryPrice, Saved};
 use crate::graph::{Graph, GraphStatement, ValueId};
 
-/// What backward reads of an op, and the least time of the op itself.
+/// The operands of an op that backward reads, and the least time of the op itself.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reading {
     pub(super) reads: Vec<Reads>,

@@ -70,7 +70,7 @@ impl Update {
         self.statements.is_empty()
     }
 
-    /// Returns what its time depends on, besides the sharding: the statements with values by position.
+    /// Returns the key of its time for any sharding: the statements with values by position.
     pub(super) fn key(&self, graph: &Graph, parameter: ValueId) -> String {
         let mut numbers: FxHashMap<ValueId, usize> = FxHashMap::default();
         let mut text = format!("{:?}", (graph.shape(parameter), graph.dtype(parameter)));

@@ -156,7 +156,7 @@ fn no_assignment_is_below_the_bound_and_the_answer_is_the_least_or_near() {
                 found.time_us
             );
             same += usize::from(found.time_us <= time + 2e-3);
-            // What is printed is a program that needs no more redistributions, and takes as long.
+            // The printed program needs no more redistributions, and takes as long.
             let explicit: Graph = found.program.to_string().parse().unwrap();
             let deny = ShardingSolver::new().implicit_redistribution(ImplicitRedistribution::Deny);
             let report = deny.solve(&explicit).unwrap_or_else(|e| panic!("{explicit}{e}")).report(&rates);
