@@ -67,6 +67,19 @@ impl Facts {
         self.gradients.get(&v).copied().unwrap_or(false)
     }
 
+    /// Takes the gradients from values that the loss does not depend on, and from the ops that make them.
+    pub(crate) fn differentiate_only(&mut self, statements: &[GraphStatement], loss: &FxHashSet<ValueId>) {
+        self.gradients.iter_mut().for_each(|(v, has)| *has &= loss.contains(v));
+        for (statement, flows) in statements.iter().zip(&mut self.ops) {
+            if let Some((takes, gives)) = flows
+                && !statement.makes().iter().any(|v| loss.contains(v))
+            {
+                takes.fill(false);
+                gives.fill(false);
+            }
+        }
+    }
+
     /// Returns the interned sharding constraint of a value.
     fn pin(&self, graph: &Graph, types: &mut Types, v: ValueId) -> Option<TypeId> {
         self.pinned(graph, v).map(|is| types.id(graph.dtype(v), is))

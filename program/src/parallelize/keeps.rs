@@ -24,15 +24,15 @@ use crate::elaborate::held::MemoryPrice;
 use crate::elaborate::moves::{TypeId, Types};
 use crate::elaborate::ways::{Looked, Way};
 
-/// The copy of a parameter that ops take.
+/// The number of copies of a stored parameter in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Copy {
-    /// The stored parameter itself.
-    Stored,
-    /// A copy that is held from forward to backward.
-    Held,
-    /// A copy that is freed after forward, and re-gathered.
-    Again,
+enum Gathered {
+    /// Ops take the stored parameter itself.
+    Never,
+    /// A copy is held from forward to backward.
+    Once,
+    /// A copy is freed after forward, and re-gathered.
+    Twice,
 }
 
 /// The storage of an input between steps, for a type in which ops take it.
@@ -83,7 +83,7 @@ pub(super) struct Asked<'a> {
     pub(super) taken: &'a [Arc<ShardingType>],
     /// The types that it may be stored in.
     pub(super) may_be: &'a dyn Fn(&ShardingType) -> bool,
-    /// The bytes of the states of each element.
+    /// The bits of the states of each element.
     pub(super) state_bits: u64,
 }
 
@@ -122,12 +122,12 @@ impl Asked<'_> {
         for at in self.taken.iter().filter(is_whole) {
             let states = u128::from(self.state_bits) * at.value.max_local_numel() as u128 / 8;
             let states = u64::try_from(states).unwrap_or(u64::MAX);
-            for copy in [Copy::Stored, Copy::Held, Copy::Again] {
+            for gathered in [Gathered::Never, Gathered::Once, Gathered::Twice] {
                 let same = at.value == taken.value;
-                if same && copy != Copy::Stored {
+                if same && gathered != Gathered::Never {
                     continue;
                 }
-                let value = if copy == Copy::Stored { &taken.value } else { &at.value };
+                let value = if gathered == Gathered::Never { &taken.value } else { &at.value };
                 let stored = ShardingType::new(value.clone(), Some(at.value.clone()));
                 if !(self.may_be)(&stored) {
                     continue;
@@ -135,10 +135,11 @@ impl Asked<'_> {
                 let Some(updating) = update(value, &at.value) else { continue };
                 let stored = types.id(self.dtype, Arc::new(stored));
                 let Some(moved) = types.price_at_least(stored, c) else { continue };
-                let again = if copy == Copy::Again { types.forward_at_least(stored, c) } else { Some(0) };
+                let again =
+                    if gathered == Gathered::Twice { types.forward_at_least(stored, c) } else { Some(0) };
                 let Some(again) = again else { continue };
                 let time = moved.saturating_add(again).saturating_add(updating);
-                let copied = if copy == Copy::Held { types.local_bytes(c) } else { 0 };
+                let copied = if gathered == Gathered::Once { types.local_bytes(c) } else { 0 };
                 let kept = types.local_bytes(stored).saturating_add(states);
                 let elements = at.value.max_local_numel() as u64;
                 let gradient = elements.saturating_mul(self.dtype.bits() as u64) / 8;

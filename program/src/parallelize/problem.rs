@@ -55,6 +55,8 @@ pub(super) struct Problem<'a> {
     forward: usize,
     made_on: Vec<usize>,
     wanted: Option<FxHashSet<ValueId>>,
+    /// The values that the loss depends on, and the loss.
+    of_loss: FxHashSet<ValueId>,
     types: Types,
     ways: Ways,
     /// The open inputs of forward.
@@ -90,6 +92,7 @@ impl<'a> Problem<'a> {
             ways: Ways::new(&solver.planner, &graph.table, solver.rates),
             saved: SavedValues::of(&graph, &[], &[]),
             graph,
+            of_loss: before_loss(&statements),
             statements,
             forward,
             wanted,
@@ -135,7 +138,9 @@ impl<'a> Problem<'a> {
             known: &mut known,
             held,
         };
-        let facts = segment.facts(&Program::new(&self.graph.meshes, &self.graph.table))?;
+        let mut facts = segment.facts(&Program::new(&self.graph.meshes, &self.graph.table))?;
+        // No gradient flows to other values, and a report has no backward of them.
+        facts.differentiate_only(segment.statements, &self.of_loss);
         ask(&segment, &facts, &mut self.types, &mut self.ways)
     }
 
@@ -165,7 +170,7 @@ impl<'a> Problem<'a> {
             let given: Partly = self.graph.values[v.0].open.clone().unwrap_or_default();
             let (shape, dtype) = (self.graph.shape(v).to_vec(), self.graph.dtype(v));
             let has = has_gradient.contains(&v);
-            let all = all_types(&self.graph, v, &shape, has);
+            let all = all_types(&self.graph, v, &shape, has)?;
             let gradient = gradients.get(&v).copied().filter(|_| has);
             let from = self.position_after_gradients();
             let update = gradient.map(|g| Update::of(&self.graph, from, v, g, &mut used)).unwrap_or_default();
@@ -320,6 +325,28 @@ impl<'a> Problem<'a> {
     }
 }
 
+/// Returns the values that the loss depends on, and the loss.
+fn before_loss(statements: &[GraphStatement]) -> FxHashSet<ValueId> {
+    let mut found: FxHashSet<ValueId> = FxHashSet::default();
+    for statement in statements.iter().rev() {
+        match statement {
+            GraphStatement::Gradient { loss, .. } => {
+                found.insert(*loss);
+            }
+            GraphStatement::Op { .. } | GraphStatement::Move { .. } => {
+                if statement.makes().iter().any(|v| found.contains(v)) {
+                    found.extend(statement.takes());
+                }
+            }
+            GraphStatement::Input(_) | GraphStatement::NoGrad => {}
+        }
+    }
+    found
+}
+
+/// The most types of an input.
+const MOST_TYPES: usize = 512;
+
 /// Returns the op and the operand that take a value, if there is one.
 fn only_taker(statements: &[GraphStatement], v: ValueId) -> Option<(usize, usize)> {
     let takes = |(n, statement): (usize, &GraphStatement)| {
@@ -332,7 +359,12 @@ fn only_taker(statements: &[GraphStatement], v: ValueId) -> Option<(usize, usize
 }
 
 /// Returns the types of an input with even shards, of each placement along each axis.
-fn all_types(graph: &Graph, v: ValueId, shape: &[usize], has_gradient: bool) -> Vec<Arc<ShardingType>> {
+fn all_types(
+    graph: &Graph,
+    v: ValueId,
+    shape: &[usize],
+    has_gradient: bool,
+) -> Result<Vec<Arc<ShardingType>>, Error> {
     let mut texts: Vec<String> = vec![String::new()];
     for axis in graph.mesh().axes() {
         let replicas: &[&str] = if has_gradient { &["R", "I"] } else { &["R"] };
@@ -345,13 +377,22 @@ fn all_types(graph: &Graph, v: ValueId, shape: &[usize], has_gradient: bool) -> 
                 .collect::<Vec<_>>()
         };
         texts = texts.iter().flat_map(longer).collect();
+        if texts.len() > MOST_TYPES {
+            return Err(Error::Graph {
+                reason: format!(
+                    "`{}` has more than {MOST_TYPES} types on {}; use fewer axes, or write its type",
+                    graph.name(v),
+                    graph.mesh()
+                ),
+            });
+        }
     }
     let read = |text: &String| {
         let is = graph.type_of(graph.name(v), shape, text).ok()?;
         let is = if has_gradient { is } else { is.without_gradient() };
         is.value.common_local_shape().is_some().then(|| Arc::new(is))
     };
-    texts.iter().filter_map(read).collect()
+    Ok(texts.iter().filter_map(read).collect())
 }
 
 impl Segment<'_> {

@@ -43,6 +43,10 @@ fn step(random: &mut Random, mesh: &str) -> String {
         writeln!(text, "v{i} = {}", random.pick(&calls).replace("{a}", &a).replace("{b}", &b)).unwrap();
         values.push(format!("v{i}"));
     }
+    if random.below(3) == 0 {
+        // No gradient flows to it.
+        writeln!(text, "metric = exp({})", random.pick(&values)).unwrap();
+    }
     writeln!(text, "loss = sum({})", values.last().unwrap()).unwrap();
     let names: Vec<String> = (0..parameters).map(|i| format!("w{i}")).collect();
     writeln!(text, "gradient loss wrt {}\nno_grad", names.join(", ")).unwrap();
