@@ -222,16 +222,21 @@ impl<'a> Search<'a> {
         let program = self.solver.solve(&typed(self.graph, types)?)?;
         self.work += program.statements().len() as u64;
         let rates = &self.solver.rates;
-        let peak = program.report(rates).peak.bytes;
-        let fits = peak <= self.limit;
-        let fitted = if fits { Ok(program) } else { program.rematerialize_to_fit(self.limit, rates) };
-        let Ok(program) = fitted else {
-            if self.least.as_ref().is_none_or(|(least, _)| peak < *least) {
-                self.least = Some((peak, types.clone()));
-            }
-            return Ok(false);
-        };
         let report = program.report(rates);
+        let peak = report.peak.bytes;
+        let fits = peak <= self.limit;
+        let (program, report) = if fits {
+            (program, report)
+        } else {
+            let Ok(fitted) = program.rematerialize_to_fit(self.limit, rates) else {
+                if self.least.as_ref().is_none_or(|(least, _)| peak < *least) {
+                    self.least = Some((peak, types.clone()));
+                }
+                return Ok(false);
+            };
+            let report = fitted.report(rates);
+            (fitted, report)
+        };
         let (time_us, peak_bytes) = (report.total_us(), report.peak.bytes);
         if self.answer.as_ref().is_none_or(|best| time_us < best.time_us) {
             self.answer =

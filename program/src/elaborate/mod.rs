@@ -13,6 +13,7 @@ mod implicit;
 mod lane;
 #[cfg(test)]
 mod laws;
+mod least;
 mod limits;
 pub(crate) mod moves;
 mod nonnegative;

@@ -3,7 +3,6 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use reshard_kernels::DType;
 use reshard_ops::propagate::is_of_magnitudes;
 use reshard_ops::rules::{Op, OpCall};
 use reshard_planner::internal::go_on;
@@ -21,7 +20,7 @@ use crate::elaborate::limits::Limits;
 use crate::elaborate::moves::{Estimates, TypeId, Types};
 use crate::elaborate::nonnegative;
 use crate::elaborate::search::{Frontier, Shared, Step};
-use crate::elaborate::ways::{self, Asked, OfList, Ways};
+use crate::elaborate::ways::{Asked, OfList, Ways};
 use crate::elaborate::{ShardingSolver, made_later, refusal};
 use crate::graph::{Given, Graph, GraphStatement, ValueId};
 use crate::local_type::Partly;
@@ -254,67 +253,6 @@ impl Segment<'_> {
         self.trains && self.wanted.is_some_and(|wanted| wanted.contains(&v))
     }
 
-    /// Returns the minimum compute cost of statement `n` over all shardings, in picoseconds.
-    pub(crate) fn least(&self, elaborator: &ShardingSolver, ways: &mut Ways, facts: &Facts, n: usize) -> u64 {
-        let (GraphStatement::Op { call, op, inputs, outputs, .. }, Some((takes, _))) =
-            (&self.statements[n], &facts.ops[n])
-        else {
-            return 0;
-        };
-        if op.is_view() {
-            return 0;
-        }
-        let ranks = self.graph.meshes.at(self.runs_on(outputs)).size() as f64;
-        let dtypes = inputs.iter().chain(outputs).map(|v| self.graph.dtype(*v)).collect();
-        let back = ways.backward.of(&self.graph.table, (call, op), dtypes, takes);
-        let back = back.map_or(0.0, |back| back.least_us(ranks, &elaborator.rates));
-        ((self.least_forward_us(elaborator, n) + back) * 1e6) as u64
-    }
-
-    /// Returns the same of forward alone.
-    pub(crate) fn least_forward(&self, elaborator: &ShardingSolver, n: usize) -> u64 {
-        (self.least_forward_us(elaborator, n) * 1e6) as u64
-    }
-
-    fn least_forward_us(&self, elaborator: &ShardingSolver, n: usize) -> f64 {
-        let GraphStatement::Op { op, inputs, outputs, .. } = &self.statements[n] else { return 0.0 };
-        if op.is_view() {
-            return 0.0;
-        }
-        let ranks = self.graph.meshes.at(self.runs_on(outputs)).size() as f64;
-        let stored = self.stored(inputs, outputs);
-        let bits = |v: &ValueId| {
-            let elements = self.graph.shape(*v).iter().map(|&n| n as f64).product::<f64>();
-            elements * self.graph.dtype(*v).bits() as f64
-        };
-        let operands = inputs.iter().chain(outputs).zip(stored).filter(|(_, stored)| *stored);
-        let bytes = operands.map(|(v, _)| bits(v)).sum::<f64>() / 8.0 / ranks;
-        if self.may_be_noop(n) {
-            return 0.0;
-        }
-        let dtypes: Vec<DType> = inputs.iter().chain(outputs).map(|v| self.graph.dtype(*v)).collect();
-        elaborator.rates.time_us(ways::computed(&dtypes), op.operations() / ranks, bytes as u64)
-    }
-
-    /// Returns `true` if some strategy of statement `n` may leave every rank's data in place.
-    ///
-    /// With one index of a dim on each rank, a permutation or a sum does.
-    pub(crate) fn may_be_noop(&self, n: usize) -> bool {
-        let GraphStatement::Op { op, inputs, outputs, .. } = &self.statements[n] else { return false };
-        if op.is_view() {
-            return true;
-        }
-        let size = self.graph.meshes.at(self.runs_on(outputs)).size();
-        let smallest = |shape: &[usize]| shape.iter().map(|n| n.div_ceil(size)).collect::<Vec<_>>();
-        match (op.inputs(), op.outputs(), inputs.as_slice(), outputs.as_slice()) {
-            ([from], [to], [x], [y]) => {
-                self.graph.dtype(*x) == self.graph.dtype(*y)
-                    && op.is_local_noop(&smallest(from), &smallest(to))
-            }
-            _ => false,
-        }
-    }
-
     /// Searches through all statements.
     #[allow(clippy::too_many_arguments, reason = "the search problem and its limits")]
     pub(crate) fn search(
@@ -495,7 +433,7 @@ impl Segment<'_> {
     ///
     /// The reads of a kernel are known before. As a part of its first statement, they would seem to justify a
     /// redistribution in the kernel, to read less there.
-    fn stored(&self, inputs: &[ValueId], outputs: &[ValueId]) -> Vec<bool> {
+    pub(super) fn stored(&self, inputs: &[ValueId], outputs: &[ValueId]) -> Vec<bool> {
         let is_inner = |v: &ValueId| self.graph.values[v.0].inner;
         let is_in_kernel = inputs.iter().chain(outputs).any(is_inner);
         let reads = inputs.iter().map(|_| !is_in_kernel);
@@ -503,7 +441,7 @@ impl Segment<'_> {
     }
 
     /// Returns the number of the mesh on which the op with these outputs runs.
-    fn runs_on(&self, outputs: &[ValueId]) -> usize {
+    pub(super) fn runs_on(&self, outputs: &[ValueId]) -> usize {
         outputs.first().map_or(0, |v| self.made_on[v.0])
     }
 

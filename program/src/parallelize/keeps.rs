@@ -141,8 +141,8 @@ impl Asked<'_> {
                 let time = moved.saturating_add(again).saturating_add(updating);
                 let copied = if gathered == Gathered::Once { types.local_bytes(c) } else { 0 };
                 let kept = types.local_bytes(stored).saturating_add(states);
-                let elements = at.value.max_local_numel() as u64;
-                let gradient = elements.saturating_mul(self.dtype.bits() as u64) / 8;
+                let gradient = types.id(self.dtype, Arc::clone(at));
+                let gradient = types.local_bytes(gradient);
                 let held = Held { turn: kept.saturating_add(copied), end: kept.saturating_add(gradient) };
                 out.push(Keep { taken: c, stored, time, held });
             }

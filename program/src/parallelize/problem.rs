@@ -101,24 +101,24 @@ impl<'a> Problem<'a> {
             sums: 0,
         };
         problem.fixed = problem.bytes_of_typed();
-        problem.saved = problem.with_segment(None, |segment, facts, _, ways| {
+        (problem.saved, problem.sums) = problem.with_segment(None, |segment, facts, _, ways| {
             let readings: Vec<Reading> =
                 (0..segment.statements.len()).map(|n| segment.reading(solver, ways, facts, n)).collect();
-            Ok(SavedValues::of(segment.graph, segment.statements, &readings))
+            let saved = SavedValues::of(segment.graph, segment.statements, &readings);
+            Ok((saved, segment.sums(solver, facts)))
         })?;
-        problem.sums = problem.with_segment(None, |segment, facts, _, _| Ok(segment.sums(solver, facts)))?;
         problem.inputs = problem.keeps(times)?;
         Ok(problem)
     }
 
     /// Returns the bytes of the inputs with a type, on the rank with the most.
-    fn bytes_of_typed(&self) -> u64 {
+    fn bytes_of_typed(&mut self) -> u64 {
+        let Problem { graph, types, .. } = self;
         let bytes = |v: ValueId| {
-            let is = self.graph.constraint(v)?;
-            let bits = is.value.max_local_numel() as u128 * self.graph.dtype(v).bits() as u128;
-            u64::try_from(bits / 8).ok()
+            let id = types.id(graph.dtype(v), Arc::clone(graph.shared_pin(v)?));
+            Some(types.local_bytes(id))
         };
-        self.graph.inputs().filter_map(bytes).fold(0, u64::saturating_add)
+        graph.inputs().filter_map(bytes).fold(0, u64::saturating_add)
     }
 
     /// Runs `ask` on forward, with its facts.

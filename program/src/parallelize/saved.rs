@@ -6,8 +6,9 @@
 //!              of min( price of the bytes of u,  again(u) )
 //! ```
 //!
-//! Values that may share a buffer, as views do, count once. Every part of it is a lower bound: an input is counted with the first op that takes it, with the fewest bytes that
-//! a rank can have of it. So is the whole: a program saves a value, or recomputes it from saved ones.
+//! Values that may share a buffer, as views do, count once. Every part of it is a lower bound: an input is counted with
+//! the first op that takes it, with the fewest bytes that a rank can have of it. So is the whole: a program saves a
+//! value, or recomputes it from saved ones.
 
 use reshard_ops::gradients::Saved as Reads;
 use rustc_hash::{FxHashMap, FxHashSet};

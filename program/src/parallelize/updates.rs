@@ -37,13 +37,7 @@ impl Update {
         let shape = graph.shape(parameter);
         let is_scalar = |v: ValueId| graph.shape(v).iter().product::<usize>() <= 1;
         for (n, statement) in graph.statements.iter().enumerate().skip(from) {
-            let takes = match statement {
-                GraphStatement::Op { inputs, .. } => inputs.as_slice(),
-                GraphStatement::Move { from, .. } => core::slice::from_ref(from),
-                GraphStatement::Input(_) | GraphStatement::Gradient { .. } | GraphStatement::NoGrad => {
-                    continue;
-                }
-            };
+            let takes = statement.takes();
             let is_state = |v: ValueId, taken: &FxHashSet<ValueId>| {
                 graph.values[v.0].open.is_some() && !taken.contains(&v) && graph.shape(v) == shape
             };
