@@ -9,8 +9,8 @@ use rustc_hash::FxHashMap;
 use crate::Error;
 use crate::comm_dtype;
 use crate::elaborate::moves::{TypeId, Types, plan_error};
-use crate::elaborate::search::Shared;
 use crate::elaborate::segment::{Facts, Segment};
+use crate::elaborate::solved::Solved;
 use crate::elaborate::states::Choice;
 use crate::elaborate::{ShardingSolver, made_later};
 use crate::graph::{Graph, GraphStatement, ValueId};
@@ -23,8 +23,7 @@ impl Segment<'_> {
         elaborator: &ShardingSolver,
         program: &mut Program,
         types: &mut Types,
-        looked: &[Option<Shared>],
-        chosen: &[Choice],
+        Solved { looked, best, .. }: &Solved,
         facts: &Facts,
     ) -> Result<u64, Error> {
         let graph = self.graph;
@@ -35,7 +34,7 @@ impl Segment<'_> {
             let Some(&at) = self.known.get(v) else { return Err(made_later(graph, *v)) };
             at_hand.insert(*v, vec![(types.id(graph.dtype(*v), is.clone()), at)]);
         }
-        let mut chosen = chosen.iter();
+        let mut chosen = best.iter();
         for (statement, ways) in self.statements.iter().zip(looked) {
             match (statement, ways) {
                 (GraphStatement::Input(v), _) => {

@@ -80,12 +80,12 @@ pub(crate) struct ValueFactor {
     /// The ports of its consumers, in order.
     pub(crate) taken: Vec<usize>,
     /// The least cost to get from each type to each, row by row.
-    pub(crate) costs: Arc<Costs>,
+    pub(crate) costs: Arc<LeastCosts>,
 }
 
 /// The least costs between types, and for each the others, the nearest first.
 #[derive(Debug)]
-pub(crate) struct Costs {
+pub(crate) struct LeastCosts {
     pub(crate) types: Vec<TypeId>,
     pub(crate) count: usize,
     from_to: Vec<i64>,
@@ -163,12 +163,11 @@ impl Dual {
                 ports,
             });
         }
-        let mut known: FxHashMap<&[TypeId], Arc<Costs>> = FxHashMap::default();
         let mut factor = |types: &mut Types, value: usize, origin| {
             let taken = takers.remove(&value)?;
             let list = lists.get(&value).filter(|list| list.len() <= TYPES)?;
-            let costs = known.entry(list).or_insert_with(|| Arc::new(Costs::between(types, list, estimates)));
-            Some(ValueFactor { number: value, origin, taken, costs: Arc::clone(costs) })
+            let costs = types.least_costs(list, estimates);
+            Some(ValueFactor { number: value, origin, taken, costs })
         };
         let given = outside.iter().filter_map(|(value, is)| {
             let at = lists[value].binary_search(is).ok()?;
@@ -355,9 +354,9 @@ impl Port {
     }
 }
 
-impl Costs {
+impl LeastCosts {
     /// Returns the least costs between these types, by redistributions over any of them.
-    fn between(types: &mut Types, list: &[TypeId], estimates: Estimates) -> Costs {
+    pub(crate) fn between(types: &mut Types, list: &[TypeId], estimates: Estimates) -> LeastCosts {
         let count = list.len();
         let mut from_to = vec![FAR; count * count];
         for (i, &from) in list.iter().enumerate() {
@@ -377,7 +376,7 @@ impl Costs {
             }
         }
         let nearest = (0..count).map(|i| nearest_first(&from_to[i * count..(i + 1) * count])).collect();
-        Costs { types: list.to_vec(), count, nearest, from_to }
+        LeastCosts { types: list.to_vec(), count, nearest, from_to }
     }
 
     /// Returns the costs from a type.

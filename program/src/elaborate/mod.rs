@@ -25,6 +25,7 @@ mod priced;
 mod refusal;
 mod search;
 pub(crate) mod segment;
+mod solved;
 mod states;
 pub(crate) mod ways;
 

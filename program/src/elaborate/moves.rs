@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 use crate::Error;
 use crate::comm_dtype;
 use crate::elaborate::at_hand::{AtHand, Sets};
+use crate::elaborate::dual::LeastCosts;
 use crate::elaborate::implicit::ImplicitRedistribution;
 use crate::local_type::{self, Along};
 
@@ -59,6 +60,8 @@ pub(crate) struct Types {
     prices: Costs,
     /// The redistributions whose price may be above that of the cheapest plan.
     estimates: FxHashSet<(TypeId, TypeId)>,
+    /// The least costs between the types of a list, over any of them; many values have the same list.
+    least: FxHashMap<(Box<[TypeId]>, Estimates), Arc<LeastCosts>>,
     /// The prices of redistributions that send nothing.
     free: Costs,
     /// By pair of sets: the cost of making all of the second available from the first.
@@ -78,7 +81,7 @@ pub(crate) struct Types {
 }
 
 /// The use of prices that may be above those of the cheapest plans.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Estimates {
     /// They are prices, for a search.
     Count,
@@ -139,6 +142,7 @@ impl Types {
             ids: FxHashMap::default(),
             prices: Costs::default(),
             estimates: FxHashSet::default(),
+            least: FxHashMap::default(),
             free: Costs::default(),
             brought: FxHashMap::default(),
             taken: FxHashMap::default(),
@@ -252,6 +256,17 @@ impl Types {
             Estimates::Count => Some(price),
             Estimates::AreNothing => Some(if self.estimates.contains(&(from, to)) { 0 } else { price }),
         }
+    }
+
+    /// Returns the least costs between the types of a list, by redistributions over any of them.
+    pub(crate) fn least_costs(&mut self, list: &[TypeId], estimates: Estimates) -> Arc<LeastCosts> {
+        let key = (Box::from(list), estimates);
+        if let Some(known) = self.least.get(&key) {
+            return Arc::clone(known);
+        }
+        let costs = Arc::new(LeastCosts::between(self, list, estimates));
+        self.least.insert(key, Arc::clone(&costs));
+        costs
     }
 
     /// Returns a lower bound on the cost to redistribute.

@@ -20,6 +20,7 @@ use crate::elaborate::limits::Limits;
 use crate::elaborate::moves::{Estimates, TypeId, Types};
 use crate::elaborate::nonnegative;
 use crate::elaborate::search::{Frontier, Shared, Step};
+use crate::elaborate::solved::Solved;
 use crate::elaborate::ways::{Asked, OfList, Ways};
 use crate::elaborate::{ShardingSolver, made_later, refusal};
 use crate::graph::{Given, Graph, GraphStatement, ValueId};
@@ -93,16 +94,16 @@ impl Facts {
 
 /// Data of a statement that is the same in every search.
 #[derive(Debug, Default)]
-struct Plain {
+pub(super) struct Plain {
     /// The number of an op's strategy query.
-    question: u32,
+    pub(super) question: u32,
     inputs: SmallVec<[usize; 4]>,
     /// The outputs, with their required types.
-    outputs: SmallVec<[(usize, Option<TypeId>); 2]>,
+    pub(super) outputs: SmallVec<[(usize, Option<TypeId>); 2]>,
     /// The available input types of an op whose strategy is given; `None` if it is not given.
-    given: Option<SmallVec<[AtHand; 4]>>,
+    pub(super) given: Option<SmallVec<[AtHand; 4]>>,
     /// The number of the mesh on which an op runs.
-    on: usize,
+    pub(super) on: usize,
 }
 
 impl Plain {
@@ -117,6 +118,16 @@ pub(crate) struct Searched {
     pub(crate) frontier: Frontier,
     /// The strategies of each op that were considered.
     pub(crate) looked: Vec<Option<Shared>>,
+}
+
+impl Searched {
+    /// Returns the best choices; `bound` is a lower bound on all.
+    pub(crate) fn solved(self, types: &Types, bound: u64) -> Solved {
+        let Searched { frontier, looked } = self;
+        // States were compared by estimates, which the bound counts as nothing.
+        let bound = if types.stand_in() { bound } else { bound.max(frontier.bound_of_all()) };
+        Solved { looked, best: frontier.best(), bound }
+    }
 }
 
 /// The gap, in picoseconds, below which nothing cheaper is looked for; a report prints nanoseconds.
@@ -142,21 +153,37 @@ impl Segment<'_> {
         }
         let least: Vec<u64> =
             (0..self.statements.len()).map(|n| self.least(elaborator, ways, &facts, n)).collect();
-        let (found, bound) = if elaborator.implicit_redistribution == ImplicitRedistribution::Allow {
-            self.found(elaborator, types, ways, &facts, &least)?
-        } else {
-            let limits = Limits::thorough(elaborator.beam_width);
-            (self.search(elaborator, types, ways, &facts, &least, &limits)?, 0)
-        };
+        let solved = self.solved(elaborator, types, ways, &facts, &least)?;
         let first = program.statements.len();
-        let computing =
-            self.write(elaborator, program, types, &found.looked, &found.frontier.best(), &facts)?;
+        let computing = self.write(elaborator, program, types, &solved, &facts)?;
         let sent = program.statements[first..].iter().map(Statement::sends_picoseconds).sum::<u64>();
         let cost = computing.saturating_add(sent);
-        // States were compared by estimates, which the bound counts as nothing.
-        let bound = if types.stand_in() { bound } else { bound.max(found.frontier.bound_of_all()) };
-        program.gap = program.gap.saturating_add(cost.saturating_sub(bound));
+        program.gap = program.gap.saturating_add(cost.saturating_sub(solved.bound));
         Ok((cost, computing))
+    }
+
+    /// Returns the choices for all statements.
+    fn solved(
+        &self,
+        elaborator: &ShardingSolver,
+        types: &mut Types,
+        ways: &mut Ways,
+        facts: &Facts,
+        least: &[u64],
+    ) -> Result<Arc<Solved>, Error> {
+        if elaborator.implicit_redistribution != ImplicitRedistribution::Allow {
+            let limits = Limits::thorough(elaborator.beam_width);
+            let found = self.search(elaborator, types, ways, facts, least, &limits)?;
+            return Ok(Arc::new(found.solved(types, 0)));
+        }
+        let like = self.likeness(types, ways, facts, least);
+        if let Some(known) = ways.solved.get(&like) {
+            return Ok(Arc::clone(known));
+        }
+        let (found, bound) = self.found(elaborator, types, ways, facts, least)?;
+        let solved = Arc::new(found.solved(types, bound));
+        ways.solved.insert(like, Arc::clone(&solved));
+        Ok(solved)
     }
 
     /// Searches with redistributions between statements; returns the result and a lower bound on all others.
@@ -354,7 +381,7 @@ impl Segment<'_> {
     /// Returns the search-independent data of statement `n`.
     ///
     /// `looked` has the strategies of all statements before it.
-    fn plain<'f>(
+    pub(super) fn plain<'f>(
         &self,
         types: &mut Types,
         ways: &mut Ways,

@@ -14,6 +14,7 @@ use crate::backward_work::{BackwardWork, BackwardWorks, Local, shard};
 use crate::elaborate::at_hand::{AtHand, Sets};
 use crate::elaborate::held::SavedOperands;
 use crate::elaborate::moves::{TypeId, Types};
+use crate::elaborate::solved::SolvedSegments;
 use crate::local_type::{self, Partly};
 use crate::{ComputeRates, Error};
 
@@ -111,6 +112,8 @@ pub(crate) struct Ways {
     lists: TypedLists,
     /// The strategies by list: different available types often lead to one.
     looked: FxHashMap<(usize, OfList), Arc<Looked>>,
+    /// The choices for the segments solved so far.
+    pub(crate) solved: SolvedSegments,
 }
 
 impl Ways {
@@ -126,6 +129,7 @@ impl Ways {
             known: FxHashMap::default(),
             lists: TypedLists::default(),
             looked: FxHashMap::default(),
+            solved: SolvedSegments::default(),
         }
     }
 

@@ -248,9 +248,9 @@ impl<'a> Problem<'a> {
             let count = segment.statements.len();
             let least: Vec<u64> = (0..count).map(|n| segment.least(solver, ways, facts, n)).collect();
             let (found, bound) = segment.found(solver, types, ways, facts, &least)?;
-            let bound = if types.stand_in() { bound } else { bound.max(found.frontier.bound_of_all()) };
+            let found = found.solved(types, bound);
             // The strategy of each statement.
-            let mut chosen = found.frontier.best().into_iter();
+            let mut chosen = found.best.into_iter();
             let mut of_statements: Vec<Option<Way>> = vec![None; count];
             for (n, (statement, looked)) in segment.statements.iter().zip(&found.looked).enumerate() {
                 let GraphStatement::Move { to, along, .. } = statement else {
@@ -264,7 +264,7 @@ impl<'a> Problem<'a> {
                     chosen.next();
                 }
             }
-            Ok((of_statements, bound))
+            Ok((of_statements, found.bound))
         })?;
         let mut keeps = Vec::with_capacity(self.inputs.len());
         for (input, own) in self.inputs.iter().zip(&cheapest) {
