@@ -24,6 +24,7 @@ impl From<reshard_program::Error> for CliError {
             | reshard_program::Error::AtLine { .. }
             | reshard_program::Error::Graph { .. }
             | reshard_program::Error::Schedule { .. }
+            | reshard_program::Error::Memory { .. }
             | reshard_program::Error::NeedsRedistribute { .. }
             | reshard_program::Error::NoGradient { .. }
             | _) => Self::refused(error.code(), error.to_string()),

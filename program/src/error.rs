@@ -57,6 +57,13 @@ pub enum Error {
         /// The reason, with the values.
         reason: String,
     },
+    /// A program that needs more memory per rank than there is.
+    Memory {
+        /// The least bytes per rank that were found to be enough.
+        needed: u64,
+        /// The reason, with the limit and what is needed.
+        reason: String,
+    },
     /// A result of a shard map that does not match its declared output type.
     OutSpecMismatch {
         /// The reason, with what to write.
@@ -90,6 +97,7 @@ impl Error {
             Error::AtLine { error, .. } | Error::OneRank { error, .. } => error.code(),
             Error::Graph { .. } => "program",
             Error::Schedule { .. } => "schedule",
+            Error::Memory { .. } => "memory",
             Error::NeedsRedistribute { gradient_only: false, .. } => "needs_redistribute",
             Error::NeedsRedistribute { gradient_only: true, .. } => "needs_gradient_redistribute",
             Error::OutSpecMismatch { .. } => "out_spec_mismatch",
@@ -107,9 +115,10 @@ impl Error {
             Error::NeedsRedistribute { .. } => ErrorKind::NeedsRedistribution,
             Error::Replicas { .. } => ErrorKind::Verification,
             Error::NoGradient { .. } => ErrorKind::Unsupported,
-            Error::Graph { .. } | Error::Schedule { .. } | Error::OutSpecMismatch { .. } => {
-                ErrorKind::InvalidInput
-            }
+            Error::Graph { .. }
+            | Error::Schedule { .. }
+            | Error::Memory { .. }
+            | Error::OutSpecMismatch { .. } => ErrorKind::InvalidInput,
         }
     }
 
@@ -139,6 +148,7 @@ impl fmt::Display for Error {
             Error::Parse { reason }
             | Error::Graph { reason }
             | Error::Schedule { reason }
+            | Error::Memory { reason, .. }
             | Error::OutSpecMismatch { reason }
             | Error::Replicas { reason }
             | Error::NoGradient { reason } => f.write_str(reason),

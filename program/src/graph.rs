@@ -196,6 +196,20 @@ impl Graph {
         self.input_with_type(name, dtype, is)
     }
 
+    /// Restricts the open type of an input further: `S(0),R`, or `S(0),?` to leave axes open.
+    ///
+    /// Returns an error for a value whose type is not open.
+    pub fn restrict_open(&mut self, name: &str, text: &str) -> Result<(), Error> {
+        let refused = |reason: String| Err(Error::Graph { reason });
+        let Some(value) = self.value(name) else { return refused(format!("no value is named `{name}`")) };
+        if self.values[value.0].open.is_none() {
+            return refused(format!("the type of `{name}` is not open; write `?` in its place"));
+        }
+        let given = local_type::read_some(text, self.mesh())?;
+        self.values[value.0].open = Some(given);
+        Ok(())
+    }
+
     /// Adds an input of a type.
     pub fn input_with_type(&mut self, name: &str, dtype: DType, is: ShardingType) -> Result<ValueId, Error> {
         let shape = is.value.shape().to_vec();

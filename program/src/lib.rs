@@ -74,7 +74,7 @@ pub use elaborate::{ImplicitRedistribution, ShardingSolver};
 pub use error::Error;
 pub use graph::{Graph, ValueId};
 pub use meshes::Meshes;
-pub use parallelize::{Parallelized, Parallelizer};
+pub use parallelize::{MeshBound, Parallelized, Parallelizer};
 pub use program::{Program, RedistributionRef, Statement, Value};
 pub use rates::ComputeRates;
 pub use replication::Replication;

@@ -158,15 +158,16 @@ pub(crate) fn written(partly: &[(usize, Along)], mesh: &Mesh) -> String {
 
 /// Parses an open type: `?`, or a list with `?` along some axes; returns `None` for any other text.
 pub(crate) fn read_open(text: &str, mesh: &Mesh) -> Result<Option<Partly>, Error> {
+    let is_open = outside_brackets(text, ',').any(|word| word.trim() == "?");
+    if is_open { read_some(text, mesh).map(Some) } else { Ok(None) }
+}
+
+/// Parses a placement for each axis, or `?` for any; `?` alone is for all axes.
+pub(crate) fn read_some(text: &str, mesh: &Mesh) -> Result<Partly, Error> {
     if text.trim() == "?" {
-        return Ok(Some(Partly::new()));
+        return Ok(Partly::new());
     }
-    let words: Vec<&str> = outside_brackets(text, ',').map(str::trim).collect();
-    if !words.contains(&"?") {
-        return Ok(None);
-    }
-    let words: Vec<&str> = words.into_iter().map(|word| if word == "?" { "_" } else { word }).collect();
-    read(&words.join(","), mesh)
+    read_list(text, "?", mesh)
 }
 
 /// Formats an open type: parsing the text gives the same.
@@ -174,21 +175,25 @@ pub(crate) fn written_open(given: &[(usize, Along)], mesh: &Mesh) -> String {
     if given.is_empty() { "?".to_owned() } else { written(given, mesh).replace('_', "?") }
 }
 
-/// Parses a list that leaves an axis open; returns `None` for any other text.
+/// Parses a list with `_` along some axes, which stay as they are; returns `None` for any other text.
 pub(crate) fn read(text: &str, mesh: &Mesh) -> Result<Option<Partly>, Error> {
-    let words: Vec<&str> = outside_brackets(text, ',').collect();
-    if !words.contains(&"_") {
-        return Ok(None);
-    }
+    let is_partly = outside_brackets(text, ',').any(|word| word == "_");
+    if is_partly { read_list(text, "_", mesh).map(Some) } else { Ok(None) }
+}
+
+/// Parses a placement for each axis that has not this word instead.
+fn read_list(text: &str, other: &str, mesh: &Mesh) -> Result<Partly, Error> {
+    let words: Vec<&str> = outside_brackets(text, ',').map(str::trim).collect();
     if words.len() != mesh.axes().len() {
+        let meaning = if other == "?" { "to leave it open" } else { "for no change" };
         return Err(Error::Graph {
             reason: format!(
-                "`{text}` has placements for {} axes, but mesh {mesh} has {}; write one for each, or `_` for no change",
+                "`{text}` has placements for {} axes, but mesh {mesh} has {}; write one for each, or `{other}` {meaning}",
                 words.len(),
                 mesh.axes().len()
             ),
         });
     }
-    let said = words.iter().enumerate().filter(|(_, word)| **word != "_");
-    said.map(|(axis, word)| Ok((axis, word.parse()?))).collect::<Result<Partly, Error>>().map(Some)
+    let said = words.iter().enumerate().filter(|(_, word)| **word != other);
+    said.map(|(axis, word)| Ok((axis, word.parse()?))).collect()
 }

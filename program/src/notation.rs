@@ -76,14 +76,33 @@ impl Graph {
         Ok(graph)
     }
 
+    /// Parses a graph on another mesh than the first one of its text.
+    ///
+    /// Types that are open along all axes (`?`) fit any mesh.
+    ///
+    /// Returns an error as [`parse`](Graph::parse) does.
+    pub fn parse_on(table: Arc<OpTable>, text: &str, mesh: &Mesh) -> Result<Graph, Error> {
+        let Some((first, _)) = statements_of(text).next() else { return Graph::parse(table, text) };
+        let other = |(n, line): (usize, &str)| match n + 1 == first {
+            true => format!("mesh {mesh}"),
+            false => line.to_owned(),
+        };
+        let lines: Vec<String> = text.lines().enumerate().map(other).collect();
+        Graph::parse(table, &lines.join("\n"))
+    }
+
+    /// Returns the number of devices of a text that begins with `mesh devices=N`, a mesh that is to be chosen.
+    pub fn open_devices(text: &str) -> Option<usize> {
+        let (_, first) = statements_of(text).next()?;
+        first.strip_prefix("mesh ")?.trim().strip_prefix("devices=")?.parse().ok()
+    }
+
     fn read(table: Arc<OpTable>, text: &str, sizes: &[(&str, usize)]) -> Result<Graph, Error> {
         if text.len() > LONGEST {
             let reason = format!("a program has at most {LONGEST} bytes, but this one has {}", text.len());
             return Err(Error::Parse { reason }.on(1));
         }
-        let mut lines =
-            text.lines().enumerate().map(|(n, line)| (n + 1, line.split('#').next().unwrap_or("").trim()));
-        let mut lines = lines.by_ref().filter(|(_, line)| !line.is_empty());
+        let mut lines = statements_of(text);
         let wrong = |line: usize, reason: String| Error::Parse { reason }.on(line);
         let Some((number, first)) = lines.next() else {
             return Err(wrong(
@@ -186,6 +205,13 @@ impl FromStr for Graph {
     fn from_str(text: &str) -> Result<Graph, Error> {
         Graph::parse(Arc::new(OpTable::standard()), text)
     }
+}
+
+/// Returns the lines of a text with their numbers, without comments and empty lines.
+fn statements_of(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines =
+        text.lines().enumerate().map(|(n, line)| (n + 1, line.split('#').next().unwrap_or("").trim()));
+    lines.filter(|(_, line)| !line.is_empty())
 }
 
 /// Returns a mesh with other sizes of some axes, or the reason why there is none.

@@ -12,21 +12,25 @@
 //! The types of the choice at each price make a program, with its rematerialization. Of those that fit, the fastest is
 //! the answer. Its time and peak are those of its report.
 
+mod devices;
 mod keeps;
 mod problem;
 mod saved;
 mod updates;
 
-use reshard_planner::Planner;
+use reshard_planner::{Planner, SearchBudget};
 use reshard_sharding::ShardingType;
 use rustc_hash::FxHashSet;
 
 use crate::decompose::Apart;
 use crate::elaborate::held::MemoryPrice;
+use crate::elaborate::lane::Tables;
 use crate::graph::{Graph, GraphStatement};
+pub use crate::parallelize::devices::MeshBound;
 use crate::parallelize::keeps::Prices;
 use crate::parallelize::problem::{Chosen, Problem, Times};
 use crate::program::Program;
+use crate::report::Report;
 use crate::{ComputeRates, Error, ShardingSolver};
 
 /// A parallelizer: chooses the types of inputs that a graph leaves open, under a memory limit.
@@ -51,10 +55,18 @@ use crate::{ComputeRates, Error, ShardingSolver};
 /// assert!(refused.to_string().contains("use more ranks, or raise the limit"));
 /// # Ok::<(), reshard_program::Error>(())
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Parallelizer {
     solver: ShardingSolver,
     memory: Option<u64>,
+    search_budget: SearchBudget,
+}
+
+impl Default for Parallelizer {
+    fn default() -> Parallelizer {
+        let solver = ShardingSolver::default();
+        Parallelizer { solver, memory: None, search_budget: SearchBudget::new(PRICING) }
+    }
 }
 
 /// A program whose inputs all have types, with its time, its peak and a bound.
@@ -70,7 +82,16 @@ pub struct Parallelized {
     pub bound_us: f64,
     /// The types of the inputs that were open, by name, in the order of the graph.
     pub chosen: Vec<(String, ShardingType)>,
+    /// The least time that another gigabyte (10^9 bytes) per rank saves at the best price of memory, in microseconds.
+    ///
+    /// It is 0 where the limit changes nothing.
+    pub us_per_gb: f64,
+    /// The meshes that were compared, this one among them; empty if the mesh was given.
+    pub meshes: Vec<MeshBound>,
 }
+
+/// The default budget for prices of redistributions.
+const PRICING: u64 = 400_000_000;
 
 /// The most prices of memory that are tried to enclose the best one, and to come closer to it.
 const PRICES: usize = 12;
@@ -114,6 +135,15 @@ impl Parallelizer {
         Parallelizer { memory: Some(bytes), ..self }
     }
 
+    /// Returns the same with another budget for prices of redistributions.
+    ///
+    /// Beyond it prices are estimates, which count as nothing in the bound. The default is 400 million units, about
+    /// four seconds.
+    #[must_use]
+    pub fn search_budget(self, budget: SearchBudget) -> Parallelizer {
+        Parallelizer { search_budget: budget, ..self }
+    }
+
     /// Chooses the open types of a graph, and the values that backward recomputes.
     ///
     /// An optimizer state has the sharding of its parameter's gradient.
@@ -123,26 +153,14 @@ impl Parallelizer {
     pub fn parallelize(&self, graph: &Graph) -> Result<Parallelized, Error> {
         let mut search = Search::of(self, graph)?;
         let free = search.at(Prices::default())?;
-        search.bound = i128::from(free.bound);
-        if !search.offers(&free.types[0])? {
-            search.goes_on(&free)?;
-        }
-        search.polish()?;
-        let Search { answer, least, bound, limit, .. } = search;
-        let bound_us = bound.max(0) as f64 / 1e6;
-        answer.map(|answer| Parallelized { bound_us, ..answer }).ok_or_else(|| Error::Schedule {
-            reason: format!(
-                "no types were found for which the program fits in {limit} bytes per rank; the least peak that was found is {}; use more ranks, or raise the limit",
-                least.map_or(0, |(peak, _)| peak)
-            ),
-        })
+        search.completes(&free)?;
+        search.answer()
     }
 }
 
 /// The cheapest choices at a price, in ops as they are and in their parts.
 struct AtPrice {
-    /// The sum of the prices of all moments.
-    price: u64,
+    prices: Prices,
     /// A lower bound on time and priced bytes, in picoseconds.
     bound: u64,
     types: Vec<Chosen>,
@@ -155,10 +173,13 @@ struct Search<'a> {
     limit: u64,
     /// The graph in primitive ops, and with reductions along a dim decomposed, if that is another.
     problems: Vec<Problem<'a>>,
-    /// The largest bound so far, in picoseconds.
+    /// They know all of these, and the programs that are written.
+    tables: Tables,
+    /// The largest bound so far, in picoseconds, and its prices.
     bound: i128,
+    prices: Prices,
     answer: Option<Parallelized>,
-    /// The least peak of the programs that do not fit, and its types.
+    /// The least bytes that a program which does not fit needs, and its types.
     least: Option<(u64, Chosen)>,
     /// The number of statements that were written.
     work: u64,
@@ -182,16 +203,19 @@ impl<'a> Search<'a> {
         let whole = graph.in_parts(Apart { means: true, rows: false })?.into_owned();
         let parted = graph.in_parts(Apart { means: true, rows: true })?.into_owned();
         let is_same = parted.statements.len() == whole.statements.len();
-        let mut problems = vec![Problem::of(&of.solver, whole, &mut times)?];
+        let mut tables = Tables::new(&of.solver, graph).within(&of.solver.planner, of.search_budget);
+        let mut problems = vec![Problem::of(&of.solver, whole, &mut tables, &mut times)?];
         if !is_same {
-            problems.push(Problem::of(&of.solver, parted, &mut times)?);
+            problems.push(Problem::of(&of.solver, parted, &mut tables, &mut times)?);
         }
         Ok(Search {
             solver: &of.solver,
             graph,
             limit: of.memory.unwrap_or(u64::MAX),
             problems,
+            tables,
             bound: 0,
+            prices: Prices::default(),
             answer: None,
             least: None,
             work: 0,
@@ -201,14 +225,40 @@ impl<'a> Search<'a> {
 
     /// Returns the choices at a price, and a bound on all.
     fn at(&mut self, prices: Prices) -> Result<AtPrice, Error> {
-        let choices =
-            self.problems.iter_mut().map(|problem| problem.at(prices)).collect::<Result<Vec<_>, _>>()?;
+        let choices = self.problems.iter().map(|problem| problem.at(&mut self.tables, prices));
+        let choices = choices.collect::<Result<Vec<_>, _>>()?;
         let bound = choices.iter().map(|choice| choice.bound).min().unwrap_or(0);
-        Ok(AtPrice {
-            price: prices.sum(),
-            bound,
-            types: choices.into_iter().map(|choice| choice.types).collect(),
+        Ok(AtPrice { prices, bound, types: choices.into_iter().map(|choice| choice.types).collect() })
+    }
+
+    /// Looks for the best program, from the choices without a price.
+    fn completes(&mut self, free: &AtPrice) -> Result<(), Error> {
+        self.bound = i128::from(free.bound);
+        if !self.offers(&free.types[0])? {
+            self.goes_on(free)?;
+        }
+        self.polish()
+    }
+
+    /// Returns the best program with the bound.
+    fn answer(self) -> Result<Parallelized, Error> {
+        let Search { answer, least, bound, limit, prices, .. } = self;
+        let bound_us = bound.max(0) as f64 / 1e6;
+        let us_per_gb = prices.sum() as f64 / 1024.0 * 1e3;
+        answer.map(|answer| Parallelized { bound_us, us_per_gb, ..answer }).ok_or_else(|| Error::Memory {
+            needed: least.as_ref().map_or(0, |(needed, _)| *needed),
+            reason: format!(
+                "no types were found for which the program fits in {limit} bytes per rank; the least that was found to be enough is {}; use more ranks, or raise the limit",
+                least.as_ref().map_or(0, |(needed, _)| *needed)
+            ),
         })
+    }
+
+    /// Returns the bound at these prices for programs within the limit, in picoseconds.
+    fn within(&self, at: &AtPrice) -> i128 {
+        let fixed = self.problems.iter().map(|problem| problem.fixed).min().unwrap_or(0);
+        let room = i128::from(self.limit) - i128::from(fixed);
+        i128::from(at.bound) - ((i128::from(at.prices.sum()) * room) >> 10) - 1
     }
 
     /// Writes the program with these types and the recomputation that it needs; keeps it if it is the best.
@@ -219,30 +269,56 @@ impl<'a> Search<'a> {
         if !self.tried.insert(text.join(";")) {
             return Ok(false);
         }
-        let program = self.solver.solve(&typed(self.graph, types)?)?;
+        let program = self.solver.solve_with(&typed(self.graph, types)?, &mut self.tables)?;
         self.work += program.statements().len() as u64;
         let rates = &self.solver.rates;
         let report = program.report(rates);
         let peak = report.peak.bytes;
         let fits = peak <= self.limit;
-        let (program, report) = if fits {
-            (program, report)
-        } else {
-            let Ok(fitted) = program.rematerialize_to_fit(self.limit, rates) else {
-                if self.least.as_ref().is_none_or(|(least, _)| peak < *least) {
-                    self.least = Some((peak, types.clone()));
+        let (program, report) = match self.fitted(program, report)? {
+            Ok(fitted) => fitted,
+            Err(needed) => {
+                if self.least.as_ref().is_none_or(|(least, _)| needed < *least) {
+                    self.least = Some((needed, types.clone()));
                 }
                 return Ok(false);
-            };
-            let report = fitted.report(rates);
-            (fitted, report)
+            }
         };
         let (time_us, peak_bytes) = (report.total_us(), report.peak.bytes);
         if self.answer.as_ref().is_none_or(|best| time_us < best.time_us) {
+            let (chosen, meshes) = (types.clone(), Vec::new());
+            let (bound_us, us_per_gb) = (0.0, 0.0);
             self.answer =
-                Some(Parallelized { program, time_us, peak_bytes, bound_us: 0.0, chosen: types.clone() });
+                Some(Parallelized { program, time_us, peak_bytes, bound_us, chosen, us_per_gb, meshes });
         }
         Ok(fits)
+    }
+
+    /// Returns the program with the recomputation for which it fits in the least time, or the least bytes that it needs.
+    ///
+    /// With all parameters gathered again for backward too: the selection of values to recompute does not find that.
+    fn fitted(&self, program: Program, report: Report) -> Result<Result<(Program, Report), u64>, Error> {
+        if report.peak.bytes <= self.limit {
+            return Ok(Ok((program, report)));
+        }
+        let rates = &self.solver.rates;
+        let gathered = program.gathered_parameters();
+        let regathered = (!gathered.is_empty()).then(|| program.rematerialize(&gathered)).transpose()?;
+        let mut best: Option<(Program, Report)> = None;
+        let mut least = u64::MAX;
+        for program in core::iter::once(program).chain(regathered) {
+            match program.rematerialize_to_fit(self.limit, rates) {
+                Ok(fitted) => {
+                    let report = fitted.report(rates);
+                    if best.as_ref().is_none_or(|(_, best)| report.total_us() < best.total_us()) {
+                        best = Some((fitted, report));
+                    }
+                }
+                Err(Error::Memory { needed, .. }) => least = least.min(needed),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(best.ok_or(least))
     }
 
     /// Returns `true` if the best program is near the bound.
@@ -261,7 +337,7 @@ impl<'a> Search<'a> {
             };
             let reached = self.reached();
             for input in 0..self.problems[0].count() {
-                for other in self.problems[0].next_to(&from, input) {
+                for other in self.problems[0].next_to(&self.tables.types, &from, input) {
                     if self.work > POLISHED || self.is_near(NEGLIGIBLE) {
                         return Ok(());
                     }
@@ -297,16 +373,13 @@ impl<'a> Search<'a> {
             let turn = price / 4 * share + price % 4 * share / 4;
             Prices { turn: MemoryPrice(turn), end: MemoryPrice(price - turn) }
         };
-        let fixed = self.problems.iter().map(|problem| problem.fixed).min().unwrap_or(0);
-        let room = i128::from(self.limit) - i128::from(fixed);
-        let bound = |at: &AtPrice| i128::from(at.bound) - ((i128::from(at.price) * room) >> 10) - 1;
         // A price at which the memory costs a hundredth of the time, and then twice as much each time.
         let start = u128::from(free.bound.max(1)) * 1024 / 100 / u128::from(self.limit.max(1));
         let mut price = u64::try_from(start.max(1)).unwrap_or(u64::MAX >> PRICES);
         let mut known: Vec<(i128, AtPrice)> = Vec::new();
         for _ in 0..PRICES {
             let at = self.at(at_price(price))?;
-            let value = bound(&at);
+            let value = self.within(&at);
             let falls = known.last().is_some_and(|(last, _)| value < *last);
             known.push((value, at));
             if falls {
@@ -316,9 +389,9 @@ impl<'a> Search<'a> {
         }
         // The bound is concave in the price: the best one is next to the best that is known.
         for _ in 0..PRICES {
-            known.sort_by_key(|(_, at)| at.price);
+            known.sort_by_key(|(_, at)| at.prices.sum());
             let top = highest(&known);
-            let price = |n: usize| known.get(n).map(|(_, at)| at.price);
+            let price = |n: usize| known.get(n).map(|(_, at)| at.prices.sum());
             let below = top.checked_sub(1).and_then(price).unwrap_or(0);
             let at = price(top).unwrap_or(0);
             let above = price(top + 1).unwrap_or(at);
@@ -327,12 +400,14 @@ impl<'a> Search<'a> {
                 break;
             }
             let at = self.at(at_price(middle))?;
-            known.push((bound(&at), at));
+            known.push((self.within(&at), at));
         }
-        known.sort_by_key(|(_, at)| at.price);
-        self.bound = known.iter().map(|(value, _)| *value).fold(self.bound, i128::max);
+        known.sort_by_key(|(_, at)| at.prices.sum());
         // Around the best price the choice changes from one that does not fit to one that does.
         let top = highest(&known);
+        if let Some((bound, at)) = known.get(top).filter(|(bound, _)| *bound > self.bound) {
+            (self.bound, self.prices) = (*bound, at.prices);
+        }
         let mut order: Vec<usize> = (0..known.len()).collect();
         order.sort_by_key(|&n| (n.abs_diff(top), n < top));
         let tried = self.tried.len();

@@ -83,6 +83,7 @@ impl From<reshard_program::Error> for Error {
             | reshard_program::Error::Graph { .. }
             | reshard_program::Error::NeedsRedistribute { .. }
             | reshard_program::Error::Schedule { .. }
+            | reshard_program::Error::Memory { .. }
             | reshard_program::Error::NoGradient { .. }
             | _) => Error::Input { reason: e.to_string() },
         }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+use reshard_planner::{Planner, SearchBudget};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Error;
@@ -28,8 +29,26 @@ pub(crate) struct Lane<'a> {
     pub(crate) program: Program,
     /// The program value of each graph value.
     pub(crate) known: FxHashMap<ValueId, ValueId>,
-    types: Types,
-    ways: Ways,
+    tables: &'a mut Tables,
+}
+
+/// What is known of types and strategies on the meshes of a graph, for one solver.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    pub(crate) types: Types,
+    pub(crate) ways: Ways,
+}
+
+impl Tables {
+    pub(crate) fn new(solver: &ShardingSolver, graph: &Graph) -> Tables {
+        let ways = Ways::new(&solver.planner, &graph.table, solver.rates);
+        Tables { types: Types::new(&solver.planner), ways }
+    }
+
+    /// Returns the same with a budget for rank-by-rank pricing.
+    pub(crate) fn within(self, planner: &Planner, budget: SearchBudget) -> Tables {
+        Tables { types: Types::looking(planner, budget.work()), ..self }
+    }
 }
 
 impl<'a> Lane<'a> {
@@ -37,6 +56,7 @@ impl<'a> Lane<'a> {
         solver: &'a ShardingSolver,
         graph: &'a Graph,
         statements: &'a [GraphStatement],
+        tables: &'a mut Tables,
     ) -> Lane<'a> {
         let gradients = || statements.iter().filter(|s| matches!(s, GraphStatement::Gradient { .. }));
         let wanted = gradients().flat_map(|s| s.takes().iter().copied());
@@ -48,8 +68,7 @@ impl<'a> Lane<'a> {
             wanted: gradients().next().is_some().then(|| wanted.collect()),
             program: Program::new(&graph.meshes, &graph.table),
             known: FxHashMap::default(),
-            types: Types::new(&solver.planner),
-            ways: Ways::new(&solver.planner, &graph.table, solver.rates),
+            tables,
         }
     }
 
@@ -70,7 +89,7 @@ impl<'a> Lane<'a> {
             known: &mut self.known,
             held: None,
         };
-        let solved = segment.elaborate(self.solver, &mut self.program, &mut self.types, &mut self.ways);
+        let solved = segment.elaborate(self.solver, &mut self.program, self.tables);
         solved.map(|(_, computing)| computing)
     }
 
@@ -130,7 +149,7 @@ impl<'a> Lane<'a> {
                 known: &mut inner,
                 held: None,
             };
-            segment.elaborate(&free, &mut self.program, &mut self.types, &mut self.ways)?;
+            segment.elaborate(&free, &mut self.program, self.tables)?;
             from = end;
         }
         for &g in gradients {

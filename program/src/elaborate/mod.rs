@@ -10,7 +10,7 @@ mod dual;
 mod flows;
 pub(crate) mod held;
 mod implicit;
-mod lane;
+pub(crate) mod lane;
 #[cfg(test)]
 mod laws;
 mod least;
@@ -34,7 +34,7 @@ use std::borrow::Cow;
 use reshard_planner::Planner;
 
 use crate::decompose::Apart;
-use crate::elaborate::lane::Lane;
+use crate::elaborate::lane::{Lane, Tables};
 use crate::elaborate::order::gradients_last;
 use crate::graph::{Graph, GraphStatement, ValueId};
 use crate::program::{Program, Statement};
@@ -120,6 +120,11 @@ impl ShardingSolver {
     /// error suggests a fix), if a gradient is requested of a value that has none, or if a sharding
     /// constraint is unreachable.
     pub fn solve(&self, graph: &Graph) -> Result<Program, Error> {
+        self.solve_with(graph, &mut Tables::new(self, graph))
+    }
+
+    /// Solves a graph with the tables of another one on the same meshes, solved by this solver.
+    pub(crate) fn solve_with(&self, graph: &Graph, tables: &mut Tables) -> Result<Program, Error> {
         if let Some(v) = graph.first_open() {
             return Err(Error::Graph {
                 reason: format!(
@@ -130,15 +135,15 @@ impl ShardingSolver {
         }
         let whole = graph.in_parts(Apart { means: true, rows: false })?;
         if self.implicit_redistribution != ImplicitRedistribution::Allow {
-            return self.restricted(graph, &whole);
+            return self.restricted(graph, &whole, tables);
         }
         // Also try the graph in which reductions along a dim are decomposed, if there are any; use the
         // cheaper program.
         let parted = graph.in_parts(Apart { means: true, rows: true })?;
         if parted.statements.len() == whole.statements.len() {
-            return self.pass(&whole, None);
+            return self.pass(&whole, None, tables);
         }
-        match (self.pass(&whole, None), self.pass(&parted, None)) {
+        match (self.pass(&whole, None, tables), self.pass(&parted, None, tables)) {
             (Ok(a), Ok(b)) => {
                 // The parts of an op are one kernel too, but only its formula is known as one: neither counts.
                 let us = |program: &Program| program.without_kernels().report(&self.rates).total_us();
@@ -150,13 +155,13 @@ impl ShardingSolver {
     }
 
     /// Solves a graph without some implicit redistributions; `whole` is the graph in primitive ops.
-    fn restricted(&self, graph: &Graph, whole: &Graph) -> Result<Program, Error> {
+    fn restricted(&self, graph: &Graph, whole: &Graph, tables: &mut Tables) -> Result<Program, Error> {
         let lettered = graph.lettered();
         let lettered = match &lettered {
             Some(lettered) => Some(lettered.in_parts(Apart { means: true, rows: false })?),
             None => None,
         };
-        let mut program = match self.pass(whole, lettered.as_deref()) {
+        let mut program = match self.pass(whole, lettered.as_deref(), tables) {
             Ok(program) => program,
             Err(Error::OneRank { error, .. }) => return Err(self.error_of_letters(graph, *error)),
             Err(error) if lettered.is_some() => return Err(self.error_next_to_letters(graph, error)),
@@ -184,13 +189,15 @@ impl ShardingSolver {
     ///
     /// `letters` is the graph along the axes of one rank, if that is known. It is solved too, and gives the
     /// values their letters.
-    fn pass(&self, graph: &Graph, letters: Option<&Graph>) -> Result<Program, Error> {
+    fn pass(&self, graph: &Graph, letters: Option<&Graph>, tables: &mut Tables) -> Result<Program, Error> {
         let reserved = graph.names();
         let ordered = gradients_last(graph);
-        let mut own = Lane::new(self, graph, &ordered);
+        let mut own = Lane::new(self, graph, &ordered, tables);
         let plain = self.without_network();
         let letters = letters.map(|graph| (graph, gradients_last(graph)));
-        let mut beside = letters.as_ref().map(|(graph, ordered)| Lane::new(&plain, graph, ordered));
+        let mut of_letters = Tables::new(&plain, graph);
+        let mut beside =
+            letters.as_ref().map(|(graph, ordered)| Lane::new(&plain, graph, ordered, &mut of_letters));
         let mut start = 0;
         let mut marked = false;
         let (statements, together) = (&*ordered, matches!(ordered, Cow::Owned(_)));

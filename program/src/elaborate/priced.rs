@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use reshard_test_support::{Random, Sweep};
 
-use crate::elaborate::lane::Lane;
+use crate::elaborate::lane::{Lane, Tables};
 use crate::elaborate::laws::program;
 use crate::in_kernels::Computing;
 use crate::program::{Program, Statement};
@@ -67,7 +67,8 @@ fn prices(text: &str, of: &str) -> [f64; 3] {
     let solver = ShardingSolver::new().rates(rates);
     let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{text}{e}"));
     let graph = graph.in_parts(crate::decompose::Apart { means: true, rows: false }).unwrap();
-    let mut lane = Lane::new(&solver, &graph, &graph.statements);
+    let mut tables = Tables::new(&solver, &graph);
+    let mut lane = Lane::new(&solver, &graph, &graph.statements, &mut tables);
     let minimised = lane.solve(0..graph.statements.len(), true).unwrap_or_else(|e| panic!("{text}{e}"));
     let report = lane.program.report(&rates).compute_us;
     let written = format!("{text}gradient {of}\n").parse().and_then(|graph: Graph| solver.solve(&graph));

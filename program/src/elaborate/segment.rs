@@ -16,6 +16,7 @@ use crate::elaborate::at_hand::AtHand;
 use crate::elaborate::flows::{Differentiable, Flows};
 use crate::elaborate::held::{HeldAtPrice, OpenInput, SavedOperands};
 use crate::elaborate::implicit::ImplicitRedistribution;
+use crate::elaborate::lane::Tables;
 use crate::elaborate::limits::Limits;
 use crate::elaborate::moves::{Estimates, TypeId, Types};
 use crate::elaborate::nonnegative;
@@ -141,8 +142,7 @@ impl Segment<'_> {
         &mut self,
         elaborator: &ShardingSolver,
         program: &mut Program,
-        types: &mut Types,
-        ways: &mut Ways,
+        Tables { types, ways }: &mut Tables,
     ) -> Result<(u64, u64), Error> {
         let facts = self.facts(program)?;
         // Another kernel reads these.

@@ -21,6 +21,7 @@ use reshard_sharding::{Sharding, ShardingType};
 use smallvec::SmallVec;
 
 use crate::elaborate::held::MemoryPrice;
+use crate::elaborate::lane::Tables;
 use crate::elaborate::moves::{TypeId, Types};
 use crate::elaborate::ways::{Looked, Way};
 
@@ -88,22 +89,22 @@ pub(super) struct Asked<'a> {
 }
 
 /// The time of an update in picoseconds, for the shardings of the value and of the gradient with the states.
-pub(super) type UpdateTime<'a> = dyn FnMut(&Sharding, &Sharding) -> Option<u64> + 'a;
+pub(super) type UpdateTime<'a> = dyn FnMut(&mut Tables, &Sharding, &Sharding) -> Option<u64> + 'a;
 
 impl Asked<'_> {
     /// Returns every storage that no other beats in time and bytes, for each type in which it is taken.
-    pub(super) fn keeps(&self, types: &mut Types, update: &mut UpdateTime<'_>) -> Vec<Keep> {
+    pub(super) fn keeps(&self, tables: &mut Tables, update: &mut UpdateTime<'_>) -> Vec<Keep> {
         let mut all = Vec::new();
         for taken in self.taken {
             let mut own = Vec::new();
-            let c = types.id(self.dtype, Arc::clone(taken));
+            let c = tables.types.id(self.dtype, Arc::clone(taken));
             if taken.gradient.is_none() {
                 if (self.may_be)(taken) {
-                    let bytes = types.local_bytes(c);
+                    let bytes = tables.types.local_bytes(c);
                     own.push(Keep { taken: c, stored: c, time: 0, held: Held { turn: bytes, end: bytes } });
                 }
             } else {
-                self.of_parameter(types, taken, update, &mut own);
+                self.of_parameter(tables, taken, update, &mut own);
             }
             all.extend(least(own));
         }
@@ -112,12 +113,12 @@ impl Asked<'_> {
 
     fn of_parameter(
         &self,
-        types: &mut Types,
+        tables: &mut Tables,
         taken: &Arc<ShardingType>,
         update: &mut UpdateTime<'_>,
         out: &mut Vec<Keep>,
     ) {
-        let c = types.id(self.dtype, Arc::clone(taken));
+        let c = tables.types.id(self.dtype, Arc::clone(taken));
         let is_whole = |is: &&Arc<ShardingType>| is.gradient.as_ref() == Some(&is.value);
         for at in self.taken.iter().filter(is_whole) {
             let states = u128::from(self.state_bits) * at.value.max_local_numel() as u128 / 8;
@@ -132,7 +133,8 @@ impl Asked<'_> {
                 if !(self.may_be)(&stored) {
                     continue;
                 }
-                let Some(updating) = update(value, &at.value) else { continue };
+                let Some(updating) = update(tables, value, &at.value) else { continue };
+                let types = &mut tables.types;
                 let stored = types.id(self.dtype, Arc::new(stored));
                 let Some(moved) = types.price_at_least(stored, c) else { continue };
                 let again =

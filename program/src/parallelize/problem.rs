@@ -8,6 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use crate::elaborate::held::{HeldAtPrice, OpenInput};
+use crate::elaborate::lane::Tables;
 use crate::elaborate::moves::{TypeId, Types};
 use crate::elaborate::order::gradients_last;
 use crate::elaborate::segment::{Facts, Segment};
@@ -57,8 +58,6 @@ pub(super) struct Problem<'a> {
     wanted: Option<FxHashSet<ValueId>>,
     /// The values that the loss depends on, and the loss.
     of_loss: FxHashSet<ValueId>,
-    types: Types,
-    ways: Ways,
     /// The open inputs of forward.
     inputs: Vec<Input>,
     saved: SavedValues,
@@ -73,6 +72,7 @@ impl<'a> Problem<'a> {
     pub(super) fn of(
         solver: &'a ShardingSolver,
         graph: Graph,
+        tables: &mut Tables,
         times: &mut Times,
     ) -> Result<Problem<'a>, Error> {
         let statements = gradients_last(&graph).into_owned();
@@ -88,8 +88,6 @@ impl<'a> Problem<'a> {
         let mut problem = Problem {
             solver,
             made_on: graph.made_on(),
-            types: Types::new(&solver.planner),
-            ways: Ways::new(&solver.planner, &graph.table, solver.rates),
             saved: SavedValues::of(&graph, &[], &[]),
             graph,
             of_loss: before_loss(&statements),
@@ -100,20 +98,21 @@ impl<'a> Problem<'a> {
             fixed: 0,
             sums: 0,
         };
-        problem.fixed = problem.bytes_of_typed();
-        (problem.saved, problem.sums) = problem.with_segment(None, |segment, facts, _, ways| {
-            let readings: Vec<Reading> =
-                (0..segment.statements.len()).map(|n| segment.reading(solver, ways, facts, n)).collect();
-            let saved = SavedValues::of(segment.graph, segment.statements, &readings);
-            Ok((saved, segment.sums(solver, facts)))
-        })?;
-        problem.inputs = problem.keeps(times)?;
+        problem.fixed = problem.bytes_of_typed(&mut tables.types);
+        (problem.saved, problem.sums) =
+            problem.with_segment(tables, None, |segment, facts, Tables { ways, .. }| {
+                let readings: Vec<Reading> =
+                    (0..segment.statements.len()).map(|n| segment.reading(solver, ways, facts, n)).collect();
+                let saved = SavedValues::of(segment.graph, segment.statements, &readings);
+                Ok((saved, segment.sums(solver, facts)))
+            })?;
+        problem.inputs = problem.keeps(tables, times)?;
         Ok(problem)
     }
 
     /// Returns the bytes of the inputs with a type, on the rank with the most.
-    fn bytes_of_typed(&mut self) -> u64 {
-        let Problem { graph, types, .. } = self;
+    fn bytes_of_typed(&self, types: &mut Types) -> u64 {
+        let graph = &self.graph;
         let bytes = |v: ValueId| {
             let id = types.id(graph.dtype(v), Arc::clone(graph.shared_pin(v)?));
             Some(types.local_bytes(id))
@@ -123,9 +122,10 @@ impl<'a> Problem<'a> {
 
     /// Runs `ask` on forward, with its facts.
     fn with_segment<A>(
-        &mut self,
+        &self,
+        tables: &mut Tables,
         held: Option<&HeldAtPrice>,
-        ask: impl FnOnce(&Segment<'_>, &Facts, &mut Types, &mut Ways) -> Result<A, Error>,
+        ask: impl FnOnce(&Segment<'_>, &Facts, &mut Tables) -> Result<A, Error>,
     ) -> Result<A, Error> {
         let mut known = FxHashMap::default();
         let mut segment = Segment {
@@ -141,11 +141,11 @@ impl<'a> Problem<'a> {
         let mut facts = segment.facts(&Program::new(&self.graph.meshes, &self.graph.table))?;
         // No gradient flows to other values, and a report has no backward of them.
         facts.differentiate_only(segment.statements, &self.of_loss);
-        ask(&segment, &facts, &mut self.types, &mut self.ways)
+        ask(&segment, &facts, tables)
     }
 
     /// Returns the open inputs that forward takes, with every storage of each.
-    fn keeps(&mut self, times: &mut Times) -> Result<Vec<Input>, Error> {
+    fn keeps(&self, tables: &mut Tables, times: &mut Times) -> Result<Vec<Input>, Error> {
         let forward = &self.statements[..self.forward];
         let taken: FxHashSet<ValueId> = forward.iter().flat_map(|s| s.takes().iter().copied()).collect();
         let gradients: FxHashMap<ValueId, ValueId> = (self.statements.iter())
@@ -159,7 +159,7 @@ impl<'a> Problem<'a> {
                 | GraphStatement::NoGrad => Vec::new(),
             })
             .collect();
-        let has_gradient = self.with_segment(None, |_, facts, _, _| {
+        let has_gradient = self.with_segment(tables, None, |_, facts, _| {
             Ok(taken.iter().copied().filter(|v| facts.has(*v)).collect::<FxHashSet<ValueId>>())
         })?;
         let open: Vec<ValueId> =
@@ -177,16 +177,22 @@ impl<'a> Problem<'a> {
             let state_bits = update.states.iter().map(|s| self.graph.dtype(*s).bits() as u64).sum();
             let known = times.entry(update.key(&self.graph, v)).or_default();
             let (solver, graph) = (self.solver, &self.graph);
-            let mut time = |kept: &Sharding, at: &Sharding| {
+            let mut time = |tables: &mut Tables, kept: &Sharding, at: &Sharding| {
                 if update.is_empty() {
                     return Some(0);
                 }
                 let key = (kept.clone(), at.clone());
-                *known.entry(key).or_insert_with(|| update.picoseconds(solver, graph, v, [kept, at]).ok())
+                *known
+                    .entry(key)
+                    .or_insert_with(|| update.picoseconds(solver, tables, graph, v, [kept, at]).ok())
             };
-            let may_be = |is: &ShardingType| given.is_empty() || local_type::holds(&given, is);
+            // What is given is the sharding of the value; its gradient may have another.
+            let may_be = |is: &ShardingType| {
+                let value = || ShardingType::new(is.value.clone(), None);
+                given.is_empty() || local_type::holds(&given, &value())
+            };
             let asked = Asked { dtype, taken: &all, may_be: &may_be, state_bits };
-            let keeps = asked.keeps(&mut self.types, &mut time);
+            let keeps = asked.keeps(tables, &mut time);
             if keeps.is_empty() {
                 return Err(Error::Graph {
                     reason: format!(
@@ -219,7 +225,7 @@ impl<'a> Problem<'a> {
     }
 
     /// Returns the choice at a price, and a bound on all.
-    pub(super) fn at(&mut self, prices: Prices) -> Result<Choice, Error> {
+    pub(super) fn at(&self, tables: &mut Tables, prices: Prices) -> Result<Choice, Error> {
         let forward = self.forward;
         let mut held = HeldAtPrice {
             inputs: FxHashMap::default(),
@@ -236,36 +242,37 @@ impl<'a> Problem<'a> {
                     held.kept[*n].push((*operand, costs.collect()));
                     let mut all: Vec<TypeId> = own.iter().map(|(keep, _)| keeps[*keep].taken).collect();
                     all.sort_unstable();
-                    OpenInput::ForOne(self.types.sets.number(&all))
+                    OpenInput::ForOne(tables.types.sets.number(&all))
                 }
-                None => OpenInput::Choices(Arc::new(choices(&mut self.types, keeps, &own))),
+                None => OpenInput::Choices(Arc::new(choices(&mut tables.types, keeps, &own))),
             };
             held.inputs.insert(*value, input);
             cheapest.push(own);
         }
         let solver = self.solver;
-        let (found, bound) = self.with_segment(Some(&held), |segment, facts, types, ways| {
-            let count = segment.statements.len();
-            let least: Vec<u64> = (0..count).map(|n| segment.least(solver, ways, facts, n)).collect();
-            let (found, bound) = segment.found(solver, types, ways, facts, &least)?;
-            let found = found.solved(types, bound);
-            // The strategy of each statement.
-            let mut chosen = found.best.into_iter();
-            let mut of_statements: Vec<Option<Way>> = vec![None; count];
-            for (n, (statement, looked)) in segment.statements.iter().zip(&found.looked).enumerate() {
-                let GraphStatement::Move { to, along, .. } = statement else {
-                    if let Some(looked) = looked {
-                        of_statements[n] =
-                            chosen.next().and_then(|choice| looked.list.get(choice.way).cloned());
+        let (found, bound) =
+            self.with_segment(tables, Some(&held), |segment, facts, Tables { types, ways }| {
+                let count = segment.statements.len();
+                let least: Vec<u64> = (0..count).map(|n| segment.least(solver, ways, facts, n)).collect();
+                let (found, bound) = segment.found(solver, types, ways, facts, &least)?;
+                let found = found.solved(types, bound);
+                // The strategy of each statement.
+                let mut chosen = found.best.into_iter();
+                let mut of_statements: Vec<Option<Way>> = vec![None; count];
+                for (n, (statement, looked)) in segment.statements.iter().zip(&found.looked).enumerate() {
+                    let GraphStatement::Move { to, along, .. } = statement else {
+                        if let Some(looked) = looked {
+                            of_statements[n] =
+                                chosen.next().and_then(|choice| looked.list.get(choice.way).cloned());
+                        }
+                        continue;
+                    };
+                    if segment.graph.moves_partly(along, *to) {
+                        chosen.next();
                     }
-                    continue;
-                };
-                if segment.graph.moves_partly(along, *to) {
-                    chosen.next();
                 }
-            }
-            Ok((of_statements, found.bound))
-        })?;
+                Ok((of_statements, found.bound))
+            })?;
         let mut keeps = Vec::with_capacity(self.inputs.len());
         for (input, own) in self.inputs.iter().zip(&cheapest) {
             let taken = match input.only {
@@ -273,7 +280,7 @@ impl<'a> Problem<'a> {
                 None => found[input.at].as_ref().and_then(|way| way.outputs.first().copied()),
             };
             // For a type without a storage: the one from which it is reached for least.
-            let types = &mut self.types;
+            let types = &mut tables.types;
             let cost = |types: &mut Types, &(n, cost): &(usize, u64)| {
                 let moved = taken.and_then(|taken| types.price(input.keeps[n].taken, taken));
                 moved.map_or(u64::MAX, |moved| moved.saturating_add(cost))
@@ -282,7 +289,7 @@ impl<'a> Problem<'a> {
             let best = of_taken.or_else(|| own.iter().min_by_key(|keep| cost(types, keep)));
             keeps.push(best.map_or(0, |(n, _)| *n));
         }
-        Ok(Choice { bound: bound.saturating_add(self.sums), types: self.types_of(&keeps) })
+        Ok(Choice { bound: bound.saturating_add(self.sums), types: self.types_of(&tables.types, &keeps) })
     }
 
     /// Returns the number of open inputs.
@@ -291,12 +298,12 @@ impl<'a> Problem<'a> {
     }
 
     /// Returns the same types with each other storage of one input and its states.
-    pub(super) fn next_to(&self, types: &Chosen, input: usize) -> Vec<Chosen> {
+    pub(super) fn next_to(&self, known: &Types, types: &Chosen, input: usize) -> Vec<Chosen> {
         let input = &self.inputs[input];
         let mut seen: FxHashSet<TypeId> = FxHashSet::default();
         let stored = input.keeps.iter().map(|keep| keep.stored).filter(|stored| seen.insert(*stored));
         let other = |stored: TypeId| {
-            let of = self.stored(input, stored);
+            let of = self.stored(known, input, stored);
             let same = |(name, is): &(String, ShardingType)| {
                 let other = of.iter().find(|(v, _)| self.graph.name(*v) == name);
                 (name.clone(), other.map_or_else(|| is.clone(), |(_, is)| is.clone()))
@@ -307,18 +314,18 @@ impl<'a> Problem<'a> {
     }
 
     /// Returns the types of an input and its states if it is stored so.
-    fn stored(&self, input: &Input, stored: TypeId) -> Vec<(ValueId, ShardingType)> {
-        let stored = self.types.get(stored);
+    fn stored(&self, types: &Types, input: &Input, stored: TypeId) -> Vec<(ValueId, ShardingType)> {
+        let stored = types.get(stored);
         let gradient = stored.gradient.as_ref().unwrap_or(&stored.value);
         let states = input.states.iter().map(|s| (*s, ShardingType::new(gradient.clone(), None)));
         core::iter::once((input.value, ShardingType::clone(stored))).chain(states).collect()
     }
 
     /// Returns the types of open inputs by name, in the order of the graph.
-    fn types_of(&self, keeps: &[usize]) -> Chosen {
+    fn types_of(&self, types: &Types, keeps: &[usize]) -> Chosen {
         let mut all: FxHashMap<ValueId, ShardingType> = FxHashMap::default();
         for (input, &keep) in self.inputs.iter().zip(keeps) {
-            all.extend(self.stored(input, input.keeps[keep].stored));
+            all.extend(self.stored(types, input, input.keeps[keep].stored));
         }
         let open = self.graph.inputs().filter_map(|v| Some((self.graph.name(v).to_owned(), all.remove(&v)?)));
         open.collect()

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use reshard_sharding::{Mesh, Sharding, ShardingType};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::elaborate::lane::Tables;
 use crate::graph::{Graph, GraphStatement, ValueId};
 use crate::{Error, ShardingSolver};
 
@@ -86,6 +87,7 @@ impl Update {
     pub(super) fn picoseconds(
         &self,
         solver: &ShardingSolver,
+        tables: &mut Tables,
         graph: &Graph,
         parameter: ValueId,
         [kept, at]: [&Sharding; 2],
@@ -126,7 +128,7 @@ impl Update {
                 GraphStatement::Input(_) | GraphStatement::Gradient { .. } | GraphStatement::NoGrad => {}
             }
         }
-        let program = solver.solve(&alone)?;
+        let program = solver.solve_with(&alone, tables)?;
         let us = program.report(&solver.rates).total_us() - program.optimality_gap_us();
         Ok((us.max(0.0) * 1e6) as u64)
     }

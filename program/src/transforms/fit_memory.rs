@@ -89,7 +89,8 @@ impl Program {
             return Ok(choices.forward.program(&best.again));
         }
         let least = frontier.0.first().map_or(peak, |tried| peak.min(tried.peak));
-        Err(Error::Schedule {
+        Err(Error::Memory {
+            needed: least,
             reason: format!(
                 "no rematerialization fits in {limit_bytes} bytes per rank; the best needs {least}; raise the limit to that, or shard the inputs further"
             ),
