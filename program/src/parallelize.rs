@@ -103,7 +103,7 @@ const PROGRAMS: usize = 6;
 const SHARES: [u64; 3] = [4, 0, 2];
 
 /// The most statements that are written to try one input after the other.
-const POLISHED: u64 = 6_000;
+const POLISHED: u64 = 60_000;
 
 /// The gap at which nothing more is tried.
 const NEGLIGIBLE: f64 = 0.0005;
@@ -234,7 +234,11 @@ impl<'a> Search<'a> {
     /// Looks for the best program, from the choices without a price.
     fn completes(&mut self, free: &AtPrice) -> Result<(), Error> {
         self.bound = i128::from(free.bound);
-        if !self.offers(&free.types[0])? {
+        let mut fits = false;
+        for types in &free.types {
+            fits |= self.offers(types)?;
+        }
+        if !fits {
             self.goes_on(free)?;
         }
         self.polish()

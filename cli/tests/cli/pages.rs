@@ -38,7 +38,7 @@ fn what_pages_show_is_what_is_said() {
         ("calibrate.md", 3),
         ("checking.md", 2),
         ("parallelism.md", 7),
-        ("parallelize.md", 2),
+        ("parallelize.md", 4),
         ("random.md", 1),
         ("regions.md", 4),
         ("schedules.md", 1),

@@ -2,10 +2,12 @@
 
 use std::fmt::Write;
 
+use reshard_planner::SearchBudget;
 use reshard_test_support::{Random, Sweep};
 use rustc_hash::FxHashMap;
 
 use crate::elaborate::ahead::Ahead;
+use crate::elaborate::lane::Tables;
 use crate::elaborate::limits::Limits;
 use crate::elaborate::moves::{Estimates, TypeId, Types};
 use crate::elaborate::search::Shared;
@@ -219,10 +221,9 @@ fn both(text: &str) -> (u64, u64, u64) {
 /// Returns the cost of the statements that are written.
 fn written(text: &str) -> u64 {
     let elaborator = ShardingSolver::new().beam_width(usize::MAX);
-    let mut types = Types::new(&elaborator.planner);
     with_segment(text, |segment, mut program| {
-        let mut ways = Ways::new(&elaborator.planner, &program.table, elaborator.rates);
-        segment.elaborate(&elaborator, &mut program, &mut types, &mut ways).unwrap().0
+        let mut tables = Tables::new(&elaborator, segment.graph);
+        segment.elaborate(&elaborator, &mut program, &mut tables).unwrap().0
     })
 }
 
@@ -311,13 +312,12 @@ fn layers(random: &mut Random, mesh: &str, count: usize) -> String {
 /// `looks` is the budget of rank-by-rank pricing.
 fn uneven(text: &str, looks: u64) -> (u64, u64, bool) {
     let elaborator = ShardingSolver::new();
-    let mut types = Types::looking(&elaborator.planner, looks);
-    let (cost, gap) = with_segment(text, |segment, mut program| {
-        let mut ways = Ways::new(&elaborator.planner, &program.table, elaborator.rates);
-        let (cost, _) = segment.elaborate(&elaborator, &mut program, &mut types, &mut ways).unwrap();
-        (cost, program.gap)
-    });
-    (cost, gap, types.stand_in())
+    with_segment(text, |segment, mut program| {
+        let budget = SearchBudget::new(looks);
+        let mut tables = Tables::new(&elaborator, segment.graph).within(&elaborator.planner, budget);
+        let (cost, _) = segment.elaborate(&elaborator, &mut program, &mut tables).unwrap();
+        (cost, program.gap, tables.types.stand_in())
+    })
 }
 
 #[test]

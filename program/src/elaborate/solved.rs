@@ -101,3 +101,53 @@ impl Segment<'_> {
         Likeness { outside, statements }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use crate::elaborate::lane::Tables;
+    use crate::{Graph, ShardingSolver};
+
+    /// Returns a step of these layers; each has its activation, and the type of its weight.
+    fn step(layers: &[(&str, &str)]) -> Graph {
+        let mut text = "mesh a=2,b=2\nh0: f32[64,64] S(0),R\n".to_owned();
+        for (n, (act, is)) in layers.iter().enumerate() {
+            writeln!(text, "w{n}: f32[64,64] {is}\na{n} = mm(h{n}, w{n})\nh{} = {act}(a{n})", n + 1).unwrap();
+        }
+        write!(text, "loss = sum(h{})\ngradient loss", layers.len()).unwrap();
+        text.parse().unwrap()
+    }
+
+    /// Returns the program, and the number of segments that were solved.
+    fn solved(graph: &Graph, tables: &mut Tables) -> (String, usize) {
+        let program = ShardingSolver::new().solve_with(graph, tables).unwrap();
+        (program.to_string(), tables.ways.solved.len())
+    }
+
+    #[test]
+    fn equal_layers_are_solved_once() {
+        let of = |graph: &Graph| solved(graph, &mut Tables::new(&ShardingSolver::new(), graph)).1;
+        let same = |layers| step(&vec![("exp", "S(1),R"); layers]);
+        let (few, many) = (of(&same(4)), of(&same(12)));
+        assert!(many <= few + 1, "{few} segments of 4 layers, {many} of 12");
+        let differ = [("exp", "S(1),R"), ("exp", "S(0),R"), ("exp", "R,S(1)"), ("silu", "S(1),R")];
+        assert!(of(&step(&differ)) > few, "types and ops count");
+    }
+
+    #[test]
+    fn tables_of_other_programs_change_no_answer() {
+        let is = ["S(0),R", "S(1),R", "R,S(0)", "I,S(1)", "S(0),S(1)", "R,R"];
+        let acts = ["exp", "silu", "relu"];
+        let graphs: Vec<Graph> = (0..24)
+            .map(|n| {
+                step(&[(acts[n % 3], is[n % 6]), (acts[n % 2], is[n / 2 % 6]), (acts[n % 3], is[n % 6])])
+            })
+            .collect();
+        let mut shared = Tables::new(&ShardingSolver::new(), &graphs[0]);
+        for graph in &graphs {
+            let alone = solved(graph, &mut Tables::new(&ShardingSolver::new(), graph)).0;
+            assert_eq!(solved(graph, &mut shared).0, alone);
+        }
+    }
+}

@@ -31,12 +31,13 @@ impl Parallelizer {
     ///     mesh devices=8
     ///     x: f32[512,512] ?
     ///     w: f32[512,512] ?
-    ///     loss = sum(mm(x, w))
+    ///     h = mm(x, w)
+    ///     loss = sum(h)
     ///     gradient loss wrt w";
     /// let table = std::sync::Arc::default();
     /// let found = Parallelizer::new()
     ///     .parallelize_devices(8, |mesh| Graph::parse_on(std::sync::Arc::clone(&table), text, mesh))?;
-    /// assert_eq!(found.meshes.len(), 2);
+    /// assert_eq!(found.meshes.len(), 1);
     /// # Ok::<(), reshard_program::Error>(())
     /// ```
     ///
