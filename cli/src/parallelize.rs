@@ -7,7 +7,9 @@ use clap::Args;
 use reshard_checkpoint::read_text;
 use reshard_ops::rules::OpTable;
 use reshard_planner::{Planner, SearchBudget};
-use reshard_program::{ComputeRates, Graph, MeshBound, Parallelized, Parallelizer, ShardingSolver};
+use reshard_program::{
+    ComputeRates, Graph, MemorySize, MeshBound, Parallelized, Parallelizer, ShardingSolver,
+};
 use reshard_sharding::Mesh;
 use serde::Serialize;
 
@@ -23,8 +25,8 @@ pub(crate) struct ParallelizeArgs {
     #[command(flatten)]
     file: FileArg,
     /// Memory of a rank, such as 80GB, 16GiB or 1000000 [default: no limit]
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
-    memory: Option<u64>,
+    #[arg(long, value_name = "BYTES")]
+    memory: Option<MemorySize>,
     /// Choose the mesh of this many devices too, instead of the one in the program
     #[arg(long, value_name = "N")]
     devices: Option<usize>,
@@ -50,35 +52,6 @@ pub(crate) struct ParallelizeArgs {
     print: bool,
     #[command(flatten)]
     pub(crate) format: Format,
-}
-
-/// Parses a number of bytes, with a decimal or a binary unit.
-fn bytes(text: &str) -> Result<u64, String> {
-    let units = [
-        ("TiB", 1u64 << 40),
-        ("GiB", 1 << 30),
-        ("MiB", 1 << 20),
-        ("KiB", 1 << 10),
-        ("TB", 1_000_000_000_000),
-        ("GB", 1_000_000_000),
-        ("MB", 1_000_000),
-        ("kB", 1_000),
-        ("B", 1),
-        ("", 1),
-    ];
-    let (number, unit) =
-        units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit))).unwrap_or((text, 1));
-    let wrong = || "expected bytes such as 80GB, 16GiB or 1000000".to_owned();
-    let (whole, part) = number.trim().split_once('.').unwrap_or((number.trim(), "0"));
-    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_digits(whole) || !is_digits(part) || part.len() > 12 {
-        return Err(wrong());
-    }
-    let scale = 10u128.pow(part.len() as u32);
-    let parsed = |text: &str| text.parse::<u128>().map_err(|_| wrong());
-    let scaled = parsed(whole)?.checked_mul(scale).and_then(|whole| whole.checked_add(parsed(part).ok()?));
-    let total = scaled.and_then(|scaled| scaled.checked_mul(u128::from(unit))).ok_or_else(wrong)?;
-    u64::try_from(total / scale).map_err(|_| wrong())
 }
 
 /// The answer.
@@ -175,7 +148,8 @@ pub(crate) fn run(args: &ParallelizeArgs, console: &mut Console<'_>) -> Result<(
     let rates = ComputeRates::for_topology(&topology);
     let planner = Planner::new().topology(topology);
     let mut parallelizer = Parallelizer::new().planner(planner.clone()).rates(rates);
-    if let Some(memory) = args.memory {
+    let memory = args.memory.map(|memory| memory.bytes);
+    if let Some(memory) = memory {
         parallelizer = parallelizer.memory(memory);
     }
     if let Some(budget) = args.search_budget {
@@ -194,7 +168,7 @@ pub(crate) fn run(args: &ParallelizeArgs, console: &mut Console<'_>) -> Result<(
     if args.print {
         return console.print(&found.program.to_string());
     }
-    let mut answer = Answer::of(&found, args.memory);
+    let mut answer = Answer::of(&found, memory);
     for other in &args.why {
         let with: Vec<&str> = fixed.iter().copied().chain([other.as_str()]).collect();
         let found = match question.answer(&with) {
@@ -207,7 +181,7 @@ pub(crate) fn run(args: &ParallelizeArgs, console: &mut Console<'_>) -> Result<(
     }
     if let Some(path) = &args.from {
         let solver = ShardingSolver::new().planner(planner).rates(rates);
-        answer.from = Some(FromAnswer::of(path, &question, &solver, args.memory)?);
+        answer.from = Some(FromAnswer::of(path, &question, &solver, memory)?);
     }
     if args.format.json {
         return console.print_json(&answer);

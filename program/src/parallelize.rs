@@ -234,9 +234,9 @@ impl<'a> Search<'a> {
     /// Looks for the best program, from the choices without a price.
     fn completes(&mut self, free: &AtPrice) -> Result<(), Error> {
         self.bound = i128::from(free.bound);
-        let mut fits = false;
-        for types in &free.types {
-            fits |= self.offers(types)?;
+        let fits = self.offers(&free.types[0])?;
+        for types in free.types.iter().skip(1) {
+            self.offers(types)?;
         }
         if !fits {
             self.goes_on(free)?;

@@ -44,6 +44,7 @@ mod numbers;
 mod op;
 mod operand;
 mod operations;
+mod parallelize;
 mod placement;
 mod plan;
 mod planner;
@@ -112,6 +113,7 @@ fn _reshard(module: &Bound<'_, PyModule>) -> PyResult<()> {
     local_region::register(module)?;
     solver::register(module)?;
     program::register(module)?;
+    parallelize::register(module)?;
     report::register(module)?;
     schedule::register(module)?;
     kernels::register(module)?;

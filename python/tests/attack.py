@@ -153,6 +153,7 @@ TEXTS = {
     "Op": ["relu", "mm", "softmax", "sum", "mk,kn->mn", "add", "reshape", "expand", "topk", "dropout", "cat", "sgd", "conv2d", "ones", "narrow"],
 }
 STEP = "mesh dp=2,tp=2\nx: f32[8,4] S(0),R\nw: f32[4,6] R,S(1)\ny = mm(x, w)\nz = relu(y)\nloss = sum(z)\ngradient loss wrt w\n"
+OPEN = STEP.replace("R,S(1)", "?")
 
 
 def seeds() -> dict[str, list[Any]]:
@@ -183,7 +184,7 @@ def seeds() -> dict[str, list[Any]]:
         r.ShardingType(mesh, (8, 6), "S(0),R"), r.View(0, [(4, 1)]), r.FrameworkGroups([("x", [0, 1])]), r.GroupPattern("2:1"), r.ProcessGroup([0, 1]), mesh.groups("dp"),
         r.GroupRegistry(mesh), r.Recipe("fsdp") if "fsdp" in r.Recipe.kinds() else r.Recipe(next(iter(r.Recipe.kinds()))), r.S(0), r.SS(0, 2), r.P("sum"),
         r.Counts([[1, 2], [3, 4]]), one.region(0), r.Swizzle(2, 0, 3), r.DType("f32"), one.digits, r.Layout("(4,2):(1,4)"),
-        r.Verifier("f", lambda x: x), r.Planner().explain(two, one),
+        r.Verifier("f", lambda x: x), r.Planner().explain(two, one), r.parallelize(OPEN),
         [r.Layout(text) for text in TEXTS["Layout"]], r.ComposedLayout("Sw<2,0,3>", 0, r.Layout("(8,4):(1,8)")),
     ]  # fmt: skip
     pool: dict[str, list[Any]] = {"path": [path, folder, os.path.join(folder, "new")]}
@@ -212,6 +213,8 @@ class Attack:
         for word in ("Sequence[Sequence", "_Sequence[_Sizes]"):
             if word in annotation:
                 return [tuple(self.integer() for _ in range(self.random.randint(0, 3))) for _ in range(self.random.randint(0, 3))]
+        if name == "source" and "Graph" in annotation:
+            return choice([STEP, OPEN, *self.pool["Graph"]])
         if name in ("path", "out", "source", "first", "second") and "Array" not in annotation and "int" not in annotation:
             return choice(self.pool["path"])
         if "_MeshLike" in annotation or "_Meshes" in annotation or name == "mesh":

@@ -7,7 +7,7 @@ import pytest
 
 from page import ROOT, assert_examples
 
-PAGES = ["README.md", "docs/calibrate.md", "docs/python.md", "python/README.md"]
+PAGES = ["README.md", "docs/calibrate.md", "docs/parallelize.md", "docs/python.md", "python/README.md"]
 
 
 @pytest.mark.parametrize("name", PAGES)
