@@ -14,6 +14,7 @@ from reshard.torch.check import CheckReport, check
 from reshard.torch.checkpoint import Reader, load, save
 from reshard.torch.groups import Groups
 from reshard.torch.local import redistribute_local
+from reshard.torch.parallelize import ParallelizedModule, parallelize
 from reshard.torch.planned import FALLBACKS, FallbackError, planned
 from reshard.torch.redistribute import redistribute
 from reshard.torch.report import FsdpRow, RedistributionRow, Report
@@ -40,6 +41,7 @@ __all__ = [
     "RedistributionRow",
     "Moved",
     "OPS",
+    "ParallelizedModule",
     "Reader",
     "Redistributed",
     "Registered",
@@ -54,6 +56,7 @@ __all__ = [
     "check",
     "load",
     "mesh",
+    "parallelize",
     "planned",
     "redistribute",
     "redistribute_local",

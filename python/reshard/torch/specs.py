@@ -131,11 +131,8 @@ def spec(of: Sharding, device_mesh: DeviceMesh, meta: TensorMeta | None = None, 
         meta = TensorMeta(torch.Size(of.shape), contiguous_strides(of.shape), dtype or torch.get_default_dtype())
     elif tuple(meta.shape) != of.shape:
         raise ReshardError(f"the sharding is for the shape {list(of.shape)}, but the meta has {list(meta.shape)}")
-    text, _, order = str(of).partition(" order=")
-    try:
-        made = tuple(_of_notation(word) for word in words(text))
-    except ValueError:
-        raise NotRepresentable(f"{of} has no PyTorch placements") from None
+    order = str(of).partition(" order=")[2]
+    made = torch_placements(of)
     strided = any(type(one) is _StridedShard for one in made)
     if strided and order:
         raise NotRepresentable(f"{of} has no PyTorch placements: strided shards in an order of axes")
@@ -147,6 +144,17 @@ def spec(of: Sharding, device_mesh: DeviceMesh, meta: TensorMeta | None = None, 
         by_dim.setdefault(made[axis].dim, []).append(axis)
     entries = tuple(ShardOrderEntry(tensor_dim=dim, mesh_dims=tuple(by_dim[dim])) for dim in sorted(by_dim))
     return DTensorSpec(device_mesh, made, tensor_meta=meta, shard_order=entries)
+
+
+def torch_placements(of: Sharding) -> tuple[Any, ...]:
+    """Returns the placements of a sharding, one for each axis, without its order of axes.
+
+    Errors: `NotRepresentable` for shardings without PyTorch placements.
+    """
+    try:
+        return tuple(_of_notation(word) for word in words(str(of).partition(" order=")[0]))
+    except ValueError:
+        raise NotRepresentable(f"{of} has no PyTorch placements") from None
 
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,4 +1,6 @@
-"""Every example of docs/torch.md, docs/torch_report.md and docs/audit.md runs on eight ranks and prints the page's output on rank 0.
+"""Every example of docs/torch.md, docs/torch_report.md, docs/torch_parallelize.md and docs/audit.md runs on eight ranks.
+
+It prints the page's output on rank 0.
 
 So does docs/transfer.md, by itself.
 
@@ -18,7 +20,7 @@ from ranks import Ranks
 TRANSFER = DOCS / "transfer.md"
 
 
-@pytest.mark.parametrize(("name", "count", "first"), [("torch.md", 6, 5), ("torch_report.md", 2, 20), ("audit.md", 2, 20)])
+@pytest.mark.parametrize(("name", "count", "first"), [("torch.md", 6, 5), ("torch_report.md", 2, 20), ("torch_parallelize.md", 3, 19), ("audit.md", 2, 20)])
 def test_examples_run_and_print_what_is_said(name: str, count: int, first: int) -> None:
     blocks = blocks_of(name)
     assert len(blocks) >= count and len(blocks[0].splitlines()) == first

@@ -12,7 +12,7 @@ from reshard import Mesh, ShardingType
 from reshard._refusals import counted, refused
 
 from reshard.torch.check import CheckReport
-from reshard.torch.check import _name as value_name
+from reshard.torch.traced import name_of as value_name
 from reshard.torch.contract import first_names
 from reshard.torch.specs import mesh
 from reshard.torch.spmd.types import sharding_type, whole_shape, written
