@@ -5,12 +5,14 @@
     local(x, plan, axis_names)               inside of the caller's shard_map
     audit(fn, *args)                         every collective of a compiled function, and a bound of its bytes
     program(fn, *args, wrt=())               the checked and differentiated program of a function
+    parallelize(loss, params, *args, mesh=)  partition specs, chosen under a memory limit
     sharding, typed, named, mesh, device_mesh      conversion of shardings, types and meshes from and to JAX
 """
 
 from reshard._finding import Finding, FindingKind
 from reshard.jax.arrays import reshard, reshard_fn
 from reshard.jax.audit import audit, audit_text
+from reshard.jax.parallelize import ParallelizedFunction, parallelize
 from reshard.jax.programs import program
 from reshard.jax.report import Audit, RedistributionRow
 from reshard.jax.specs import device_mesh, mesh, named, sharding, typed
@@ -20,6 +22,7 @@ __all__ = [
     "Audit",
     "Finding",
     "FindingKind",
+    "ParallelizedFunction",
     "RedistributionRow",
     "audit",
     "audit_text",
@@ -27,6 +30,7 @@ __all__ = [
     "local",
     "mesh",
     "named",
+    "parallelize",
     "program",
     "reshard",
     "reshard_fn",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 import string
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -50,38 +50,55 @@ def program(
     their keys, `w.0`. Results are `out`, or `out0`, `out1` .. With `wrt` the function returns one number, and
     the program also computes the gradients with respect to these inputs, called `dw`.
     """
-    # JAX treats numbers as arrays without dims.
-    args = jax.tree.map(lambda leaf: leaf if hasattr(leaf, "shape") else jnp.asarray(leaf), args)
-    leaves, tree = jax.tree_util.tree_flatten_with_path(args)
-    names = [_name(path, _parameters(function)) for path, _ in leaves]
-    axes = _one_mesh([leaf for _, leaf in leaves])
-    plain = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for _, leaf in leaves]
-    closed = jax.make_jaxpr(function)(*jax.tree_util.tree_unflatten(tree, plain))
-    _has_no_branches(closed.jaxpr)
-    unknown = [name for name in wrt if name not in names]
+    traced = Traced(function, args)
+    axes = _one_mesh(traced.leaves)
+    unknown = [name for name in wrt if name not in traced.names]
     if unknown:
-        raise refused("program", f"no input {unknown[0]} for a gradient; the inputs are {', '.join(names)}")
+        raise refused("program", f"no input {unknown[0]} for a gradient; the inputs are {', '.join(traced.names)}")
+    inputs: dict[str, Any] = {
+        name: (dtype(leaf.dtype), leaf.shape, _type(leaf, axes)) for name, leaf in zip(traced.names, traced.leaves, strict=True)
+    }
 
     def run(**tensors: Tensor) -> Any:
-        made = _run(closed.jaxpr, closed.consts, [tensors[name] for name in names], axes)
+        if not wrt:
+            made = traced.run(tensors, axes)
+            return made[0] if len(made) == 1 else tuple(made)
+        return traced.gradients(tensors, axes, wrt)
+
+    return reshard.program(run, mesh(axes), solver=solver, implicit_redistribution=implicit_redistribution, **inputs)
+
+
+class Traced:
+    """The jaxpr of a function of arrays, or trees of them, and the names of its inputs."""
+
+    def __init__(self, function: Callable[..., Any], args: Sequence[Any]) -> None:
+        # JAX treats numbers as arrays without dims.
+        args = jax.tree.map(lambda leaf: leaf if hasattr(leaf, "shape") else jnp.asarray(leaf), tuple(args))
+        leaves, self.tree = jax.tree_util.tree_flatten_with_path(args)
+        self.names = [_name(path, _parameters(function)) for path, _ in leaves]
+        self.leaves = [leaf for _, leaf in leaves]
+        plain = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in self.leaves]
+        self._closed = jax.make_jaxpr(function)(*jax.tree_util.tree_unflatten(self.tree, plain))
+        _has_no_branches(self._closed.jaxpr)
+
+    def run(self, tensors: Mapping[str, Tensor], axes: Any) -> list[Tensor]:
+        """Returns the results of the function for traced tensors, by the names of its inputs."""
+        made = _run(self._closed.jaxpr, self._closed.consts, [tensors[name] for name in self.names], axes)
         if not made:
             raise refused("program", "the function returns no array; a program needs at least one result")
         for value in made:
             if not isinstance(value, Tensor):
                 raise refused("program", "a result of the function depends on no input; a program cannot return constants")
-        if not wrt:
-            return made[0] if len(made) == 1 else tuple(made)
-        (loss,) = made if len(made) == 1 else (None,)
-        if loss is None or loss.shape != ():
-            raise refused("program", "a gradient needs a single number; return only that number from the function")
-        slopes = gradient(loss, [tensors[name] for name in wrt])
-        # A copy that backward does not read: a value that backward reads last may have no memory at the end.
-        return {"out": ops("clone", loss), **{f"d{name}": slope for name, slope in zip(wrt, slopes, strict=True)}}
+        return made
 
-    inputs: dict[str, Any] = {
-        name: (dtype(leaf.dtype), leaf.shape, _type(leaf, axes)) for name, (_, leaf) in zip(names, leaves, strict=True)
-    }
-    return reshard.program(run, mesh(axes), solver=solver, implicit_redistribution=implicit_redistribution, **inputs)
+    def gradients(self, tensors: Mapping[str, Tensor], axes: Any, wrt: Sequence[str]) -> dict[str, Tensor]:
+        """Returns the number that the function returns, as `out`, and its gradients, as `dw` for the input `w`."""
+        made = self.run(tensors, axes)
+        if len(made) != 1 or made[0].shape != ():
+            raise refused("program", "a gradient needs a single number; return only that number from the function")
+        slopes = gradient(made[0], [tensors[name] for name in wrt])
+        # A copy that backward does not read: a value that backward reads last may have no memory at the end.
+        return {"out": ops("clone", made[0]), **{f"d{name}": slope for name, slope in zip(wrt, slopes, strict=True)}}
 
 
 def _parameters(function: Callable[..., Any]) -> list[str]:
