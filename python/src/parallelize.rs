@@ -6,12 +6,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use reshard_planner::Planner;
 use reshard_program::{ComputeRates, Graph, MemorySize, Parallelized, Parallelizer, Program, Statement};
-use reshard_sharding::ShardingType;
+use reshard_sharding::{Mesh, ShardingType};
 
 use crate::arguments::type_name;
 use crate::failure::{Answer, refused};
 use crate::graph::PyGraph;
-use crate::numbers::number;
+use crate::numbers::{number, number_if_any};
 use crate::planner::PyPlanner;
 use crate::program::PyProgram;
 use crate::rates::PyRates;
@@ -127,13 +127,16 @@ fn graph_of(source: &Bound<'_, PyAny>, table: Option<&PyTable>) -> Answer<Graph>
 /// `memory` limits the peak of every rank: a number of bytes, or a text such as `"80GB"`. Times are those of a network
 /// and of compute rates, which default to the network's; a `planner` has its own network.
 ///
+/// With `devices`, or for a text that begins with `mesh devices=N`, the mesh of so many devices is chosen too.
+///
 /// Fails for a program without exactly one `gradient`, and if no types were found with which it fits.
 #[pyfunction]
-#[pyo3(signature = (source, *, memory=None, topology=None, planner=None, rates=None, table=None))]
+#[pyo3(signature = (source, *, memory=None, devices=None, topology=None, planner=None, rates=None, table=None))]
 fn parallelize(
     py: Python<'_>,
     source: &Bound<'_, PyAny>,
     #[pyo3(from_py_with = memory_if_any)] memory: Option<u64>,
+    #[pyo3(from_py_with = number_if_any)] devices: Option<usize>,
     topology: Option<TopologyArgument>,
     planner: Option<&PyPlanner>,
     rates: Option<&PyRates>,
@@ -154,8 +157,23 @@ fn parallelize(
     if let Some(memory) = memory {
         parallelizer = parallelizer.memory(memory);
     }
-    let graph = graph_of(source, table)?;
-    let found = stoppable(py, || parallelizer.parallelize(&graph))??;
+    let text = source.cast::<PyString>().ok().map(|text| words(text)).transpose()?;
+    let devices = devices.or_else(|| Graph::open_devices(text.as_deref()?));
+    let found = match (devices, text) {
+        (Some(devices), Some(text)) => {
+            let table = table_or_standard(table);
+            let on = |mesh: &Mesh| Graph::parse_on(Arc::clone(&table), &text, mesh);
+            stoppable(py, || parallelizer.parallelize_devices(devices, on))??
+        }
+        (Some(_), None) => {
+            let reason = "a Graph has its mesh already; give the text of the program with `devices`";
+            return Err(refused("program", reason.to_owned()).into());
+        }
+        (None, _) => {
+            let graph = graph_of(source, table)?;
+            stoppable(py, || parallelizer.parallelize(&graph))??
+        }
+    };
     let Parallelized { program, time_us, bound_us, peak_bytes, chosen, .. } = found;
     Ok(PyParallelized { program: Arc::new(program), time_us, bound_us, peak_bytes, chosen, memory })
 }
