@@ -12,6 +12,7 @@ mod again;
 mod elements;
 mod megatron;
 mod meshes;
+mod models;
 mod norms;
 mod notes;
 mod one_rank;
