@@ -1,5 +1,6 @@
 //! The models in `examples/models`, scaled down: parsed, solved, parallelized, and compared with hand-made ways.
 
+use core::fmt::Write as _;
 use std::path::PathBuf;
 
 use reshard_planner::{Planner, Topology};
@@ -30,8 +31,8 @@ fn scaled(text: &str, mesh: &str, layers: usize) -> String {
     let mut out = String::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         match line.split_whitespace().next() {
-            Some("mesh") => out.push_str(&format!("mesh {mesh}")),
-            Some("repeat") => out.push_str(&format!("repeat {layers}")),
+            Some("mesh") => write!(out, "mesh {mesh}").unwrap(),
+            Some("repeat") => write!(out, "repeat {layers}").unwrap(),
             _ => out.push_str(&smaller(line)),
         }
         out.push('\n');
@@ -206,13 +207,13 @@ impl Way {
                 } else {
                     self.along(|_, of| if of == Axis::Tensor { none.clone() } else { "S(0)|-".to_owned() })
                 };
-                out.push_str(&format!("{open}{is}\n"));
+                writeln!(out, "{open}{is}").unwrap();
             } else if name.ends_with('\'') && line.contains("= cast(") {
                 // The new parameter is stored as the old one.
                 let call = line.split_once("= ").unwrap().1;
                 let stored =
                     self.along(|axis, of| if of == Axis::States { none.clone() } else { state(axis, of) });
-                out.push_str(&format!("{owner}.n = {call}\n{name}: {stored} = {owner}.n\n"));
+                writeln!(out, "{owner}.n = {call}\n{name}: {stored} = {owner}.n").unwrap();
             } else if self.is_sequence_parallel && matches!(name, "x" | "y") && line.contains(" = add(") {
                 let is = self.along(|_, of| if of == Axis::Tensor { "S(1)" } else { "S(0)" }.to_owned());
                 out.push_str(&line.replacen(" =", &format!(": {is} ="), 1));
@@ -267,10 +268,9 @@ fn no_hand_made_way_is_cheaper() {
                         .is_ok_and(|found| time >= found.bound_us - 2e-3 && time >= found.time_us * 0.999);
                     if !is_fine {
                         let answer = found.as_ref().map(|found| (found.time_us, found.bound_us));
-                        violations += &format!(
-                            "{name} on {mesh} within {limit}: {time} us, (answer, bound) {answer:?}, {way:?}\n{}",
-                            way.write(&open, sizes)
-                        );
+                        let program = way.write(&open, sizes);
+                        writeln!(violations, "{name} on {mesh} within {limit}: {time} us").unwrap();
+                        writeln!(violations, "answer, bound {answer:?}, {way:?}\n{program}").unwrap();
                     }
                 }
             }
