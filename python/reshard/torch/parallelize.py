@@ -159,10 +159,10 @@ def _beyond(answer: Answer, found: Traced, states: Mapping[str, str]) -> Iterato
         if program[state].sharding != parameter.sharding:
             yield f"The gradient and the states of {meant} are {program[state].sharding}, and it is {parameter.sharding}; optimizers of PyTorch have states like the parameter."
     for move in program.report(ComputeRates.uniform()).redistributions:
-        # A copy for backward is among the recomputed values.
-        if not move.communicates or move.result in program and move.result.rstrip("'").endswith(".again"):
+        stored, forward, backward = ours.get(move.value), move.traffic["forward"], move.traffic["backward"]
+        # A copy for backward is among the recomputed values; redistributions of the update are those of the states.
+        if not any(one is not None and one.steps for one in (forward, backward)) or move.result.rstrip("'").endswith(".again"):
             continue
-        stored, forward = ours.get(move.value), move.traffic["forward"]
         if stored is None:
             yield f"{move.value} is redistributed from {move.from_} to {move.to} for {move.consumer}; DTensor's dispatch chooses the shardings of operands itself."
         elif forward is not None and forward.steps:

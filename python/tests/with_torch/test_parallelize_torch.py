@@ -141,3 +141,10 @@ def checked(rank: int, found: ParallelizedModule) -> None:
         parallelize(placed, data(), mesh="dp=2,tp=2")
     with pytest.raises(ReshardError, match="give one of the same sizes"):
         found.apply(Mlp(), device_mesh((4,), ("dp",)))
+
+
+def test_a_module_without_elements_has_the_same_answer() -> None:
+    with torch.device("meta"):
+        module, inputs = Mlp(), [torch.empty(64, 64), torch.empty(64, 64)]
+    found = parallelize(module, inputs, mesh="dp=2,tp=2", topology="h100")
+    assert str(found) == str(chosen()) and str(found.program) == str(chosen().program)
