@@ -103,7 +103,7 @@ const PROGRAMS: usize = 6;
 const SHARES: [u64; 3] = [4, 0, 2];
 
 /// The most statements that are written to try one input after the other.
-const POLISHED: u64 = 60_000;
+const POLISHED: u64 = 20_000;
 
 /// The gap at which nothing more is tried.
 const NEGLIGIBLE: f64 = 0.0005;
@@ -203,7 +203,8 @@ impl<'a> Search<'a> {
         let whole = graph.in_parts(Apart { means: true, rows: false })?.into_owned();
         let parted = graph.in_parts(Apart { means: true, rows: true })?.into_owned();
         let is_same = parted.statements.len() == whole.statements.len();
-        let mut tables = Tables::new(&of.solver, graph).within(&of.solver.planner, of.search_budget);
+        let mut tables =
+            Tables::new(&of.solver, graph).within(&of.solver.planner, of.search_budget).in_one_piece();
         let mut problems = vec![Problem::of(&of.solver, whole, &mut tables, &mut times)?];
         if !is_same {
             problems.push(Problem::of(&of.solver, parted, &mut tables, &mut times)?);

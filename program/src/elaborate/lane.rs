@@ -49,6 +49,14 @@ impl Tables {
     pub(crate) fn within(self, planner: &Planner, budget: SearchBudget) -> Tables {
         Tables { types: Types::looking(planner, budget.work()), ..self }
     }
+
+    /// Returns the same without strided shards of values that have none.
+    ///
+    /// An op on groups of a dim has twice as many types with them, and most prices between these are searched.
+    pub(crate) fn in_one_piece(mut self) -> Tables {
+        self.ways.in_one_piece = true;
+        self
+    }
 }
 
 impl<'a> Lane<'a> {

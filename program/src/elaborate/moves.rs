@@ -9,7 +9,7 @@ use std::sync::Arc;
 use reshard_kernels::DType;
 use reshard_planner::internal::Prices;
 use reshard_planner::{Plan, Planner, SearchBudget};
-use reshard_sharding::{Sharding, ShardingType};
+use reshard_sharding::{Placement, Sharding, ShardingType};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -73,6 +73,8 @@ pub(crate) struct Types {
     local: Vec<u64>,
     /// `true` for a type that leaves some ranks without data.
     idle: Vec<bool>,
+    /// `true` for a type with a strided shard.
+    strided: FxHashMap<TypeId, bool>,
     work: u64,
     /// The plans of explicit redistributions.
     plans: FxHashMap<(Sharding, Sharding, DType), Arc<Plan>>,
@@ -149,6 +151,7 @@ impl Types {
             thinned: FxHashMap::default(),
             local: Vec::new(),
             idle: Vec::new(),
+            strided: FxHashMap::default(),
             work: 0,
             plans: FxHashMap::default(),
             wires: FxHashMap::default(),
@@ -207,6 +210,18 @@ impl Types {
     /// Returns `true` if the last rank holds nothing and others do, as after sharding a dim of size 1.
     pub(crate) fn is_idle(&self, id: TypeId) -> bool {
         self.idle[id.0 as usize]
+    }
+
+    /// Returns `true` if a rank's shard of a dim is in several pieces.
+    pub(crate) fn is_strided(&mut self, id: TypeId) -> bool {
+        let Types { list, strided, .. } = self;
+        let is_in_pieces = |s: &Sharding| {
+            let placements = s.placements();
+            placements.is_ok_and(|all| all.iter().any(|p| matches!(p, Placement::StridedShard { .. })))
+        };
+        let (_, is) = &list[id.0 as usize];
+        let known = strided.entry(id);
+        *known.or_insert_with(|| core::iter::once(&is.value).chain(&is.gradient).any(is_in_pieces))
     }
 
     /// Returns the cost to redistribute from one type to the other, forward and backward.

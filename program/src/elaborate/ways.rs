@@ -114,6 +114,8 @@ pub(crate) struct Ways {
     looked: FxHashMap<(usize, OfList), Arc<Looked>>,
     /// The choices for the segments solved so far.
     pub(crate) solved: SolvedSegments,
+    /// `true` if no op makes a strided shard of values that have none.
+    pub(crate) in_one_piece: bool,
 }
 
 impl Ways {
@@ -130,6 +132,7 @@ impl Ways {
             lists: TypedLists::default(),
             looked: FxHashMap::default(),
             solved: SolvedSegments::default(),
+            in_one_piece: false,
         }
     }
 
@@ -214,6 +217,13 @@ impl Ways {
             };
             let inputs = ids(&strategy.inputs, input_dtypes);
             let outputs = ids(&strategy.outputs, output_dtypes);
+            let mut is_new = |id: TypeId| {
+                let known = key.1.iter().any(|set| types.sets.of(*set).contains(&id));
+                !known && !asked.also.contains(&id) && types.is_strided(id)
+            };
+            if self.in_one_piece && given.is_empty() && inputs.iter().chain(&outputs).any(|id| is_new(*id)) {
+                continue;
+            }
             let is_view = leaves_all(&asked.op, strategy, &dtypes);
             let bytes: u64 = if is_view {
                 0
