@@ -341,7 +341,7 @@ fn what_does_not_fit_is_made_again() {
     let fits = check(&["--max-memory-bytes", &limit]);
     assert!(peak(&fits) < peak(&kept) && fits["program"].as_str().unwrap().contains(".again"), "{fits}");
     reshard_with(&["check", "-", "--json", "--max-memory-bytes", "100"], text)
-        .refused("schedule", "no rematerialization fits in 100 bytes per rank; the best needs");
+        .refused("memory", "no rematerialization fits in 100 bytes per rank; the best needs");
     let trace = ["trace", "-", "--json", "--rank", "0", "--max-memory-bytes", &limit];
     let traced = reshard_with(&trace, text).json();
     assert_eq!(traced, reshard_with(&[&trace[..], &["--typed"]].concat(), text).json());

@@ -6,6 +6,7 @@
 //! saved operand   min( price bytes(taken)                                                     it is held
 //!                      price bytes(t) + redistribution t -> taken                             another copy is held
 //!                      forward of the op that makes it as t + redistribution t -> taken )     it is computed again
+//! saved result    min( price bytes,  forward of the op )
 //! ```
 
 use std::sync::Arc;
@@ -44,14 +45,21 @@ pub(crate) struct Saved {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct SavedOperands {
     pub(crate) price: MemoryPrice,
-    /// Each operand, and by the type in which it is made the least time to make it again.
     pub(crate) saved: SmallVec<[SavedOperand; 2]>,
     /// Each operand that is an open input, with the cost of keeping it for each type.
     pub(crate) kept: KeptOperands,
 }
 
-/// An operand, and by the type in which it is made the least time to make it again.
-type SavedOperand = (usize, Vec<(TypeId, u64)>);
+/// A saved operand, with the least times to make it again.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SavedOperand {
+    /// The operand: inputs, then outputs.
+    pub(crate) operand: usize,
+    /// The times by the type in which an earlier op makes it.
+    pub(crate) again: Vec<(TypeId, u64)>,
+    /// For a result of the op itself: the time beyond that of the op, and `true` if the op's own counts.
+    pub(crate) own: Option<(u64, bool)>,
+}
 
 /// The operands of an op that are open inputs, each with the cost of keeping it for each type.
 pub(crate) type KeptOperands = SmallVec<[(usize, Arc<[(TypeId, u64)]>); 2]>;
@@ -68,17 +76,19 @@ impl HeldAtPrice {
     pub(crate) fn saved_at(&self, n: usize, looked: &[Option<Arc<Looked>>]) -> SavedOperands {
         let again = |saved: &Saved| {
             let (at, output) = saved.made;
+            // One call makes all outputs: it counts with the first.
+            let is_first = output == 0;
+            let own = (at == n).then_some((saved.before, is_first));
             let mut times: Vec<(TypeId, u64)> = Vec::new();
             for way in looked.get(at).into_iter().flatten().flat_map(|looked| &looked.list) {
                 let Some(&is) = way.outputs.get(output) else { continue };
-                // One call makes all outputs: it counts with the first.
-                let time = if output == 0 { way.forward.saturating_add(saved.before) } else { 0 };
+                let time = if is_first { way.forward.saturating_add(saved.before) } else { 0 };
                 match times.iter_mut().find(|(known, _)| *known == is) {
                     Some((_, least)) => *least = time.min(*least),
                     None => times.push((is, time)),
                 }
             }
-            (saved.operand, times)
+            SavedOperand { operand: saved.operand, again: times, own }
         };
         let saved = self.saved.get(n).into_iter().flatten().map(again).collect();
         SavedOperands { price: self.price, saved, kept: self.kept.get(n).cloned().unwrap_or_default() }

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use crate::backward_work::{BackwardWork, BackwardWorks, Local, shard};
 use crate::elaborate::at_hand::{AtHand, Sets};
-use crate::elaborate::held::SavedOperands;
+use crate::elaborate::held::{SavedOperand, SavedOperands};
 use crate::elaborate::moves::{TypeId, Types};
 use crate::elaborate::solved::SolvedSegments;
 use crate::local_type::{self, Partly};
@@ -235,13 +235,14 @@ impl Ways {
             let operations = if is_view { 0.0 } else { operations * strategy.work_fraction };
             let one = self.rates.time_us(computed(&dtypes), operations, bytes);
             let picoseconds = ((one + back.us(types, (&inputs, &outputs), &self.rates)) * 1e6).round() as u64;
-            let held = held_by(types, saved, (&inputs, &outputs), &key.1);
+            let forward = (one * 1e6) as u64;
+            let held = held_by(types, saved, (&inputs, &outputs), &key.1, forward);
             let picoseconds = picoseconds.saturating_add(held);
             out.push(Way {
                 inputs,
                 outputs: outputs.into_iter().collect(),
                 picoseconds,
-                forward: (one * 1e6) as u64,
+                forward,
                 operations,
                 is_view,
                 strategy: Arc::clone(strategy),
@@ -262,11 +263,15 @@ fn held_by(
     of: &SavedOperands,
     (inputs, outputs): (&[TypeId], &[TypeId]),
     at_hand: &[AtHand],
+    forward: u64,
 ) -> u64 {
     let mut sum = 0u64;
-    for (operand, again) in &of.saved {
+    for SavedOperand { operand, again, own } in &of.saved {
         let Some(&taken) = inputs.iter().chain(outputs).nth(*operand) else { continue };
         let mut least = of.price.of(types.local_bytes(taken));
+        if let Some((more, is_first)) = own {
+            least = least.min(if *is_first { forward.saturating_add(*more) } else { 0 });
+        }
         let others = at_hand.get(*operand).map(|set| types.sets.of(*set).to_vec()).unwrap_or_default();
         let held = others.into_iter().map(|is| (is, None)).collect::<Vec<_>>();
         for (from, time) in held.into_iter().chain(again.iter().map(|&(is, time)| (is, Some(time)))) {
