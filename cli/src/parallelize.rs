@@ -218,44 +218,44 @@ impl Answer {
 
     /// Returns the report.
     fn text(&self) -> String {
+        let mut lines = self.summary();
+        lines.push(String::new());
+        let width = self.types.iter().map(|is| is.name.len()).max().unwrap_or(0);
+        let of = |TypeAnswer { name, r#type }: &TypeAnswer| format!("{name:width$}  {type}");
+        lines.extend(self.types.iter().map(of));
+        lines.join("\n") + "\n"
+    }
+
+    /// Returns the lines on times.
+    fn summary(&self) -> Vec<String> {
         let Answer { mesh, ranks, time_us, bound_us, peak_bytes, us_per_gb, .. } = self;
         let limit = self.memory_bytes.map_or_else(String::new, |limit| format!(" of {limit}"));
         let gap = self.gap * 100.0;
-        let mut out = format!(
-            "on {mesh} ({ranks} ranks): {time_us:.1} us a step, at least {bound_us:.1} us (gap {gap:.2} %), peak {peak_bytes} bytes{limit}\n"
-        );
+        let mut lines = vec![format!(
+            "on {mesh} ({ranks} ranks): {time_us:.1} us a step, at least {bound_us:.1} us (gap {gap:.2} %), peak {peak_bytes} bytes{limit}"
+        )];
         if *us_per_gb > 0.0 {
-            out += &format!("the bound falls by {us_per_gb:.1} us for each GB more per rank\n");
+            lines.push(format!("the bound falls by {us_per_gb:.1} us for each GB more per rank"));
         }
-        if let Some(from) = &self.from {
-            out += &from.text(self);
-        }
+        lines.extend(self.from.iter().map(|from| from.text(self)));
         let above = |time: f64| (time / time_us - 1.0) * 100.0;
-        for MeshAnswer { mesh: other, bound_us, time_us } in self.meshes.iter().filter(|of| of.mesh != *mesh)
-        {
-            out += &match time_us {
-                Some(time) => {
-                    format!("on {other}: {time:.1} us ({:+.1} %), at least {bound_us:.1} us\n", above(*time))
-                }
-                None => format!("on {other}: at least {bound_us:.1} us ({:+.1} %)\n", above(*bound_us)),
+        let others = self.meshes.iter().filter(|of| of.mesh != *mesh);
+        lines.extend(others.map(|MeshAnswer { mesh, bound_us, time_us }| match time_us {
+            Some(time) => {
+                format!("on {mesh}: {time:.1} us ({:+.1} %), at least {bound_us:.1} us", above(*time))
+            }
+            None => format!("on {mesh}: at least {bound_us:.1} us ({:+.1} %)", above(*bound_us)),
+        }));
+        lines.extend(self.why.iter().map(|WhyAnswer { r#type, bound_us, time_us }| {
+            let Some((time, bound_us)) = time_us.zip(*bound_us) else {
+                return format!("with {type}: no program that fits was found");
             };
-        }
-        for WhyAnswer { r#type, bound_us, time_us } in &self.why {
-            out += &match time_us.zip(*bound_us) {
-                Some((time, bound_us)) => format!(
-                    "with {type}: {time:.1} us ({:+.1} %), at least {bound_us:.1} us ({:+.1} %)\n",
-                    above(time),
-                    above(bound_us)
-                ),
-                None => format!("with {type}: no program that fits was found\n"),
-            };
-        }
-        out += "\n";
-        let width = self.types.iter().map(|is| is.name.len()).max().unwrap_or(0);
-        for TypeAnswer { name, r#type } in &self.types {
-            out += &format!("{name:width$}  {type}\n");
-        }
-        out
+            let (of_time, of_bound) = (above(time), above(bound_us));
+            format!(
+                "with {type}: {time:.1} us ({of_time:+.1} %), at least {bound_us:.1} us ({of_bound:+.1} %)"
+            )
+        }));
+        lines
     }
 }
 
@@ -289,7 +289,7 @@ impl FromAnswer {
         let (of_answer, of_bound) = (above(answer.time_us), above(answer.bound_us));
         let unless = if *fits { "" } else { ", which does not fit" };
         format!(
-            "yours: {time_us:.1} us ({of_answer:+.1} %, {of_bound:+.1} % of the bound), peak {peak_bytes} bytes{unless}\n"
+            "yours: {time_us:.1} us ({of_answer:+.1} %, {of_bound:+.1} % of the bound), peak {peak_bytes} bytes{unless}"
         )
     }
 }

@@ -83,9 +83,8 @@ impl Graph {
     /// Returns an error as [`parse`](Graph::parse) does.
     pub fn parse_on(table: Arc<OpTable>, text: &str, mesh: &Mesh) -> Result<Graph, Error> {
         let Some((first, _)) = statements_of(text).next() else { return Graph::parse(table, text) };
-        let other = |(n, line): (usize, &str)| match n + 1 == first {
-            true => format!("mesh {mesh}"),
-            false => line.to_owned(),
+        let other = |(n, line): (usize, &str)| {
+            if n + 1 == first { format!("mesh {mesh}") } else { line.to_owned() }
         };
         let lines: Vec<String> = text.lines().enumerate().map(other).collect();
         Graph::parse(table, &lines.join("\n"))

@@ -84,7 +84,7 @@ def test_a_limit_is_a_number_or_a_text() -> None:
 def test_a_limit_that_cannot_be_met_is_rejected() -> None:
     with pytest.raises(ReshardError, match="no types were found for which the program fits in 1000 bytes per rank; .* use more ranks, or raise the limit") as error:
         parallelize(STEP, memory=1000)
-    assert error.value.kind == "schedule"
+    assert error.value.kind == "memory"
 
 
 def test_programs_without_a_gradient_are_rejected() -> None:

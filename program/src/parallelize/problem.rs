@@ -303,7 +303,7 @@ impl<'a> Problem<'a> {
         let mut seen: FxHashSet<TypeId> = FxHashSet::default();
         let stored = input.keeps.iter().map(|keep| keep.stored).filter(|stored| seen.insert(*stored));
         let other = |stored: TypeId| {
-            let of = self.stored(known, input, stored);
+            let of = stored_types(known, input, stored);
             let same = |(name, is): &(String, ShardingType)| {
                 let other = of.iter().find(|(v, _)| self.graph.name(*v) == name);
                 (name.clone(), other.map_or_else(|| is.clone(), |(_, is)| is.clone()))
@@ -313,23 +313,23 @@ impl<'a> Problem<'a> {
         stored.map(other).collect()
     }
 
-    /// Returns the types of an input and its states if it is stored so.
-    fn stored(&self, types: &Types, input: &Input, stored: TypeId) -> Vec<(ValueId, ShardingType)> {
-        let stored = types.get(stored);
-        let gradient = stored.gradient.as_ref().unwrap_or(&stored.value);
-        let states = input.states.iter().map(|s| (*s, ShardingType::new(gradient.clone(), None)));
-        core::iter::once((input.value, ShardingType::clone(stored))).chain(states).collect()
-    }
-
     /// Returns the types of open inputs by name, in the order of the graph.
     fn types_of(&self, types: &Types, keeps: &[usize]) -> Chosen {
         let mut all: FxHashMap<ValueId, ShardingType> = FxHashMap::default();
         for (input, &keep) in self.inputs.iter().zip(keeps) {
-            all.extend(self.stored(types, input, input.keeps[keep].stored));
+            all.extend(stored_types(types, input, input.keeps[keep].stored));
         }
         let open = self.graph.inputs().filter_map(|v| Some((self.graph.name(v).to_owned(), all.remove(&v)?)));
         open.collect()
     }
+}
+
+/// Returns the types of an input and its states if it is stored so.
+fn stored_types(types: &Types, input: &Input, stored: TypeId) -> Vec<(ValueId, ShardingType)> {
+    let stored = types.get(stored);
+    let gradient = stored.gradient.as_ref().unwrap_or(&stored.value);
+    let states = input.states.iter().map(|s| (*s, ShardingType::new(gradient.clone(), None)));
+    core::iter::once((input.value, ShardingType::clone(stored))).chain(states).collect()
 }
 
 /// Returns the values that the loss depends on, and the loss.

@@ -242,7 +242,7 @@ fn no_hand_made_way_is_cheaper() {
         for sizes in [[2, 4], [4, 2]] {
             let mesh = format!("a={},b={}", sizes[0], sizes[1]);
             let open = with_layers(&text, &mesh, 2);
-            let solver = ShardingSolver::new().planner(planner.clone()).rates(rates.clone());
+            let solver = ShardingSolver::new().planner(planner.clone()).rates(rates);
             let ways: Vec<(Way, Program)> = Way::all()
                 .into_iter()
                 .filter_map(|way| {
@@ -254,7 +254,7 @@ fn no_hand_made_way_is_cheaper() {
                 })
                 .collect();
             assert!(ways.len() >= 8, "{}", ways.len());
-            let parallelizer = || Parallelizer::new().planner(planner.clone()).rates(rates.clone());
+            let parallelizer = || Parallelizer::new().planner(planner.clone()).rates(rates);
             let graph = parsed(&open);
             let free = parallelizer().parallelize(&graph).unwrap();
             for part in [100, 90, 80, 70, 60] {
