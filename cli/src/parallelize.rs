@@ -107,7 +107,7 @@ struct FromAnswer {
     fits: bool,
 }
 
-/// The question: a program text with its mesh, the fixed types, and the network.
+/// A request: a program text with its mesh, the fixed types, and the network.
 struct Question<'a> {
     text: &'a str,
     table: Arc<OpTable>,

@@ -301,7 +301,7 @@ impl<'a> Search<'a> {
 
     /// Returns the program with the recomputation for which it fits in the least time, or the least bytes that it needs.
     ///
-    /// With all parameters gathered again for backward too: the selection of values to recompute does not find that.
+    /// With all parameters re-gathered for backward too: the selection of values to recompute does not find that.
     fn fitted(&self, program: Program, report: Report) -> Result<Result<(Program, Report), u64>, Error> {
         if report.peak.bytes <= self.limit {
             return Ok(Ok((program, report)));

@@ -127,7 +127,7 @@ fn graph_of(source: &Bound<'_, PyAny>, table: Option<&PyTable>) -> Answer<Graph>
 /// `memory` limits the peak of every rank: a number of bytes, or a text such as `"80GB"`. Times are those of a network
 /// and of compute rates, which default to the network's; a `planner` has its own network.
 ///
-/// With `devices`, or for a text that begins with `mesh devices=N`, the mesh of so many devices is chosen too.
+/// With `devices`, or for a text that begins with `mesh devices=N`, the mesh of N devices is chosen too.
 ///
 /// Fails for a program without exactly one `gradient`, and if no types were found with which it fits.
 #[pyfunction]

@@ -32,7 +32,7 @@ pub(crate) struct Lane<'a> {
     tables: &'a mut Tables,
 }
 
-/// What is known of types and strategies on the meshes of a graph, for one solver.
+/// The types and strategies on the meshes of a graph that are known, for one solver.
 #[derive(Debug)]
 pub(crate) struct Tables {
     pub(crate) types: Types,

@@ -212,7 +212,7 @@ impl Types {
         self.idle[id.0 as usize]
     }
 
-    /// Returns `true` if a rank's shard of a dim is in several pieces.
+    /// Returns `true` if a rank's shard of a dim is strided.
     pub(crate) fn is_strided(&mut self, id: TypeId) -> bool {
         let Types { list, strided, .. } = self;
         let is_in_pieces = |s: &Sharding| {

@@ -1,4 +1,4 @@
-//! Segments that are alike are solved once: the layers of a model, and the gradients of equal statements.
+//! Equal segments are solved once: the layers of a model, and the gradients of equal statements.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(crate) struct Solved {
 /// The segments solved so far.
 pub(crate) type SolvedSegments = FxHashMap<Likeness, Arc<Solved>>;
 
-/// All that the search over a segment depends on, with values numbered as they appear.
+/// All that the search over a segment depends on, with values by position.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Likeness {
     outside: Vec<(u32, TypeId)>,

@@ -186,7 +186,7 @@ impl<'a> Problem<'a> {
                     .entry(key)
                     .or_insert_with(|| update.picoseconds(solver, tables, graph, v, [kept, at]).ok())
             };
-            // What is given is the sharding of the value; its gradient may have another.
+            // A given sharding is that of the value; its gradient may have another.
             let may_be = |is: &ShardingType| {
                 let value = || ShardingType::new(is.value.clone(), None);
                 given.is_empty() || local_type::holds(&given, &value())

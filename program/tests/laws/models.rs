@@ -1,4 +1,4 @@
-//! The models in `examples/models`, scaled down: parsed, solved, parallelized, and compared with hand-made ways.
+//! The models in `examples/models`, scaled down: parsed, solved, parallelized, and compared with hand-made strategies.
 
 use core::fmt::Write as _;
 use std::path::PathBuf;
@@ -96,7 +96,7 @@ fn the_program_of_every_model_needs_no_more_redistributions() {
     }
 }
 
-/// The use of a mesh axis in a hand-made way.
+/// The use of a mesh axis in a hand-made strategy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Axis {
     /// Data parallelism with replicas of parameters and states.
@@ -109,18 +109,18 @@ enum Axis {
     Tensor,
 }
 
-/// A hand-made way: the types of parameters, states and batch, and those between blocks.
+/// A hand-made strategy: the types of parameters, states and batch, and those between blocks.
 #[derive(Clone, Debug)]
 struct Way {
     axes: [Axis; 2],
     /// The sequence is sharded along tensor parallel axes between products.
     is_sequence_parallel: bool,
-    /// Gathered parameters are gathered again for backward.
+    /// Parameters are re-gathered for backward.
     gathers_again: bool,
 }
 
 impl Way {
-    /// Returns all ways of two axes: data parallel, hybrid, FSDP, tensor parallel with each of these, and both.
+    /// Returns all strategies of two axes: data parallel, hybrid, FSDP, tensor parallel with each of these, and both.
     fn all() -> Vec<Way> {
         let kinds = [Axis::Data, Axis::States, Axis::Fsdp, Axis::Tensor];
         let mut ways = Vec::new();
@@ -227,7 +227,7 @@ impl Way {
     }
 }
 
-/// No hand-made way is cheaper than the answer or below the bound, at five limits.
+/// No hand-made strategy is cheaper than the answer or below the bound, at five limits.
 ///
 /// Takes half an hour in a release build, with `--ignored`; the programs of each violation are printed.
 #[test]

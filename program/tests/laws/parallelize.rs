@@ -192,5 +192,5 @@ fn results_that_backward_reads_may_be_recomputed() {
         assert!(found.peak_bytes <= limit);
         tight += 1;
     }
-    assert!(tight > 2, "{tight} limits can be met");
+    assert!(tight > 2, "{tight} limits have answers");
 }
