@@ -61,7 +61,7 @@ pub enum Error {
     Memory {
         /// The least bytes per rank that were found to be enough.
         needed: u64,
-        /// The reason, with the limit and what is needed.
+        /// The reason, with the limit and the bytes that are needed.
         reason: String,
     },
     /// A result of a shard map that does not match its declared output type.

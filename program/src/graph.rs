@@ -203,7 +203,7 @@ impl Graph {
         let refused = |reason: String| Err(Error::Graph { reason });
         let Some(value) = self.value(name) else { return refused(format!("no value is named `{name}`")) };
         if self.values[value.0].open.is_none() {
-            return refused(format!("the type of `{name}` is not open; write `?` in its place"));
+            return refused(format!("the type of `{name}` is not open; write `?` instead"));
         }
         let given = local_type::read_some(text, self.mesh())?;
         self.values[value.0].open = Some(given);
