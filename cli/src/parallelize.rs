@@ -108,7 +108,7 @@ struct FromAnswer {
 }
 
 /// A request: a program text with its mesh, the fixed types, and the network.
-struct Question<'a> {
+struct Request<'a> {
     text: &'a str,
     table: Arc<OpTable>,
     devices: Option<usize>,
@@ -117,7 +117,7 @@ struct Question<'a> {
     rates: ComputeRates,
 }
 
-impl Question<'_> {
+impl Request<'_> {
     /// Returns the best program with these types.
     fn answer(&self, fixed: &[&str]) -> Result<Parallelized, reshard_program::Error> {
         let fixes = |mut graph: Graph| {
@@ -155,7 +155,7 @@ pub(crate) fn run(args: &ParallelizeArgs, console: &mut Console<'_>) -> Result<(
     if let Some(budget) = args.search_budget {
         parallelizer = parallelizer.search_budget(budget);
     }
-    let question = Question {
+    let request = Request {
         text: &text,
         table: Arc::new(OpTable::standard()),
         devices: args.devices.or_else(|| Graph::open_devices(&text)),
@@ -164,14 +164,14 @@ pub(crate) fn run(args: &ParallelizeArgs, console: &mut Console<'_>) -> Result<(
         rates,
     };
     let fixed: Vec<&str> = args.fix.iter().map(String::as_str).collect();
-    let found = question.answer(&fixed)?;
+    let found = request.answer(&fixed)?;
     if args.print {
         return console.print(&found.program.to_string());
     }
     let mut answer = Answer::of(&found, memory);
     for other in &args.why {
         let with: Vec<&str> = fixed.iter().copied().chain([other.as_str()]).collect();
-        let found = match question.answer(&with) {
+        let found = match request.answer(&with) {
             Ok(found) => Some((found.bound_us, found.time_us)),
             Err(reshard_program::Error::Memory { .. }) => None,
             Err(error) => return Err(error.into()),
@@ -181,7 +181,7 @@ pub(crate) fn run(args: &ParallelizeArgs, console: &mut Console<'_>) -> Result<(
     }
     if let Some(path) = &args.from {
         let solver = ShardingSolver::new().planner(planner).rates(rates);
-        answer.from = Some(FromAnswer::of(path, &question, &solver, memory)?);
+        answer.from = Some(FromAnswer::of(path, &request, &solver, memory)?);
     }
     if args.format.json {
         return console.print_json(&answer);
@@ -263,16 +263,16 @@ impl FromAnswer {
     /// Returns the time of the program in a file, with the recomputation that it needs.
     fn of(
         path: &str,
-        question: &Question<'_>,
+        request: &Request<'_>,
         solver: &ShardingSolver,
         memory: Option<u64>,
     ) -> Result<FromAnswer, CliError> {
         let text = read_text(Path::new(path)).map_err(|error| {
             CliError::refused("io", format!("the program `{path}` cannot be read: {error}"))
         })?;
-        let graph = Graph::parse(Arc::clone(&question.table), &text)?;
+        let graph = Graph::parse(Arc::clone(&request.table), &text)?;
         let program = solver.solve(&graph)?;
-        let rates = &question.rates;
+        let rates = &request.rates;
         let fitted = memory.map(|limit| program.rematerialize_to_fit(limit, rates)).transpose();
         let (program, fits) = match fitted {
             Ok(fitted) => (fitted.unwrap_or(program), true),

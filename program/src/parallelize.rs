@@ -82,9 +82,9 @@ pub struct Parallelized {
     pub bound_us: f64,
     /// The types of the inputs that were open, by name, in the order of the graph.
     pub chosen: Vec<(String, ShardingType)>,
-    /// The least time that another gigabyte (10^9 bytes) per rank saves at the best price of memory, in microseconds.
+    /// The price of memory at the bound, in microseconds for a gigabyte (10^9 bytes) per rank.
     ///
-    /// It is 0 where the limit changes nothing.
+    /// With another gigabyte the bound is lower by at most that. It is 0 where the limit does not raise the bound.
     pub us_per_gb: f64,
     /// The meshes that were compared, this one among them; empty if the mesh was given.
     pub meshes: Vec<MeshBound>,
@@ -204,7 +204,7 @@ impl<'a> Search<'a> {
         let parted = graph.in_parts(Apart { means: true, rows: true })?.into_owned();
         let is_same = parted.statements.len() == whole.statements.len();
         let mut tables =
-            Tables::new(&of.solver, graph).within(&of.solver.planner, of.search_budget).in_one_piece();
+            Tables::new(&of.solver, graph).within(&of.solver.planner, of.search_budget).in_one_piece(graph);
         let mut problems = vec![Problem::of(&of.solver, whole, &mut tables, &mut times)?];
         if !is_same {
             problems.push(Problem::of(&of.solver, parted, &mut tables, &mut times)?);

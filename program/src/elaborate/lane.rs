@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Error;
 use crate::decompose::Apart;
-use crate::elaborate::moves::Types;
+use crate::elaborate::moves::{Types, is_strided};
 use crate::elaborate::segment::Segment;
 use crate::elaborate::ways::Ways;
 use crate::elaborate::{ImplicitRedistribution, ShardingSolver, made_later};
@@ -50,11 +50,12 @@ impl Tables {
         Tables { types: Types::looking(planner, budget.work()), ..self }
     }
 
-    /// Returns the same without strided shards of values that have none.
+    /// Returns the same without strided shards, if the graph gives no value one.
     ///
     /// An op on groups of a dim has twice as many types with them, and most prices between these are searched.
-    pub(crate) fn in_one_piece(mut self) -> Tables {
-        self.ways.in_one_piece = true;
+    pub(crate) fn in_one_piece(mut self, graph: &Graph) -> Tables {
+        let mut given = graph.values.iter().filter_map(|known| known.pinned.as_deref());
+        self.ways.in_one_piece = !given.any(is_strided);
         self
     }
 }

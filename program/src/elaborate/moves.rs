@@ -91,6 +91,15 @@ pub(crate) enum Estimates {
     AreNothing,
 }
 
+/// Returns `true` if a rank's shard of a dim is strided.
+pub(crate) fn is_strided(is: &ShardingType) -> bool {
+    let of_one = |s: &Sharding| {
+        let placements = s.placements();
+        placements.is_ok_and(|all| all.iter().any(|p| matches!(p, Placement::StridedShard { .. })))
+    };
+    core::iter::once(&is.value).chain(&is.gradient).any(of_one)
+}
+
 /// A table of known costs between types, by their numbers.
 #[derive(Debug, Default)]
 struct Costs(Vec<Vec<u64>>);
@@ -215,13 +224,7 @@ impl Types {
     /// Returns `true` if a rank's shard of a dim is strided.
     pub(crate) fn is_strided(&mut self, id: TypeId) -> bool {
         let Types { list, strided, .. } = self;
-        let is_in_pieces = |s: &Sharding| {
-            let placements = s.placements();
-            placements.is_ok_and(|all| all.iter().any(|p| matches!(p, Placement::StridedShard { .. })))
-        };
-        let (_, is) = &list[id.0 as usize];
-        let known = strided.entry(id);
-        *known.or_insert_with(|| core::iter::once(&is.value).chain(&is.gradient).any(is_in_pieces))
+        *strided.entry(id).or_insert_with(|| is_strided(&list[id.0 as usize].1))
     }
 
     /// Returns the cost to redistribute from one type to the other, forward and backward.

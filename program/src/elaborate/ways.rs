@@ -114,7 +114,7 @@ pub(crate) struct Ways {
     looked: FxHashMap<(usize, OfList), Arc<Looked>>,
     /// The choices for the segments solved so far.
     pub(crate) solved: SolvedSegments,
-    /// `true` if no op makes a strided shard of values that have none.
+    /// `true` if no op has strided shards, unless its strategy is given.
     pub(crate) in_one_piece: bool,
 }
 
@@ -217,11 +217,8 @@ impl Ways {
             };
             let inputs = ids(&strategy.inputs, input_dtypes);
             let outputs = ids(&strategy.outputs, output_dtypes);
-            let mut is_new = |id: TypeId| {
-                let known = key.1.iter().any(|set| types.sets.of(*set).contains(&id));
-                !known && !asked.also.contains(&id) && types.is_strided(id)
-            };
-            if self.in_one_piece && given.is_empty() && inputs.iter().chain(&outputs).any(|id| is_new(*id)) {
+            let mut operands = inputs.iter().chain(&outputs);
+            if self.in_one_piece && given.is_empty() && operands.any(|id| types.is_strided(*id)) {
                 continue;
             }
             let is_view = leaves_all(&asked.op, strategy, &dtypes);

@@ -194,3 +194,19 @@ fn results_that_backward_reads_may_be_recomputed() {
     }
     assert!(tight > 2, "{tight} limits have answers");
 }
+
+#[test]
+fn a_strided_type_that_is_given_stays() {
+    let step = |is: &str| {
+        let text = format!(
+            "mesh a=2,b=2\nx: f32[64,64] R,R\nw: f32[64,64] ?\nh = mm(x, w)\nu: {is} = exp(h)\nloss = sum(u)\ngradient loss wrt w\n"
+        );
+        let graph: Graph = text.parse().unwrap();
+        Parallelizer::new().parallelize(&graph).unwrap()
+    };
+    let found = step("SS(1,8),S(0)");
+    assert!(found.bound_us <= found.time_us, "{} > {}", found.bound_us, found.time_us);
+    let program = found.program.to_string();
+    assert!(program.contains("SS(1,8)"), "{program}");
+    assert!(!step("S(1),S(0)").program.to_string().contains("SS("));
+}
