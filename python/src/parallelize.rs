@@ -132,6 +132,7 @@ fn graph_of(source: &Bound<'_, PyAny>, table: Option<&PyTable>) -> Answer<Graph>
 /// Fails for a program without exactly one `gradient`, and if no types were found with which it fits.
 #[pyfunction]
 #[pyo3(signature = (source, *, memory=None, devices=None, topology=None, planner=None, rates=None, table=None))]
+#[allow(clippy::too_many_arguments, reason = "keywords of Python")]
 fn parallelize(
     py: Python<'_>,
     source: &Bound<'_, PyAny>,
@@ -167,7 +168,7 @@ fn parallelize(
         }
         (Some(_), None) => {
             let reason = "a Graph has its mesh already; give the text of the program with `devices`";
-            return Err(refused("program", reason.to_owned()).into());
+            return Err(refused("program", reason.to_owned()));
         }
         (None, _) => {
             let graph = graph_of(source, table)?;
